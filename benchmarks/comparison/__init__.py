@@ -1,0 +1,1 @@
+"""The parts of benchmarks/compare.py: files, contenders, rounds, and what is printed of them."""

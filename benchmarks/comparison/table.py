@@ -1,0 +1,181 @@
+"""The tables of a run, in Markdown."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from comparison.aims import best_peer, ratios
+from comparison.ceilings import Peaks, bytes_per_token, ops_per_second
+from comparison.contenders import OURS
+from comparison.rounds import Compared
+
+DECODE_SHARE, PREFILL_SHARE, STOLEN_SHARE, LONG_SHARE, LONG_FACTOR = 0.9, 0.5, 0.55, 0.7, 2.0
+FIRST_TOKEN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, the series it shows, and digits behind the point."""
+
+    title: str
+    what: str
+    digits: int = 0
+
+
+SPEED = (
+    Column("decode, tok/s", "decode"),
+    Column("prefill 512, tok/s", "prefill"),
+    Column("8 streams, tok/s", "8 streams"),
+    Column("8 streams with prompts", "8 streams with prompts"),
+    Column("start to first token, s", "first token, s", 2),
+    Column("resident, MiB", "resident MiB"),
+)
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def cell(values: Sequence[float], digits: int = 0) -> str:
+    """Return median and spread; a dash of nothing."""
+    if not values:
+        return "–"
+    shown = [f"{v:,.{digits}f}" for v in (statistics.median(values), min(values), max(values))]
+    return shown[0] if len(values) == 1 else f"{shown[0]} ({shown[1]}–{shown[2]})"
+
+
+def speed(compared: Compared) -> str:
+    """Return one file's contenders with all that was measured of them, and who is missing."""
+    used = [c for c in SPEED if any(c.what in s for s in compared.series.values())]
+    rows = []
+    for name, series in compared.series.items():
+        cells = [cell(series.get(c.what, []), c.digits) for c in used]
+        if any(text != "–" for text in cells):
+            rows.append([name, *cells])
+    text = markdown(["", *(c.title for c in used)], rows) if rows else ""
+    return text + missing(compared)
+
+
+def missing(compared: Compared) -> str:
+    """Name who is missing from a file's rows and why."""
+    return "".join(f"\nNot measured: {name}: {why}\n" for name, why in compared.missing.items())
+
+
+def aims(files: Iterable[Compared]) -> str:
+    """Return every ratio that is aimed at."""
+    rows = [
+        [
+            r.file,
+            r.aim.what,
+            r.ours,
+            f"{r.value:.2f}× {r.aim.shown} ({r.low:.2f}–{r.high:.2f})",
+            f"{r.aim.least:g}×",
+            "yes" if r.is_met else "no",
+        ]
+        for compared in files
+        for r in ratios(compared)
+    ]
+    return markdown(["file", "what", "", "ratio of medians (of rounds)", "aim", "reached"], rows)
+
+
+def peaks(measured: Peaks) -> str:
+    """Say what the machine reaches."""
+    more = f", {measured.all_read / 1e9:.1f} with {measured.threads}"
+    return (
+        f"Reading memory: {measured.one_read / 1e9:.1f} GB/s with one thread"
+        f"{more if measured.threads > 1 else ''}; int8 products "
+        f"{measured.i8 / 1e9:.0f} Gop/s, f32 {measured.f32 / 1e9:.0f}.\n"
+    )
+
+
+def shares(files: Iterable[Compared], measured: Peaks, tokens: int) -> str:
+    """Return how much of the machine's ceilings radiance uses."""
+    rows = []
+    for compared in files:
+        for name in OURS:
+            series, facts = compared.series.get(name, {}), compared.facts.get(name)
+            if not facts or not series.get("decode"):
+                continue
+            size = bytes_per_token(facts, tokens)
+            read = size * statistics.median(series["decode"])
+            done = ops_per_second(facts, statistics.median(series["prefill"]))
+            peak = measured.i8 if facts["integer"] else measured.f32
+            rows.append([
+                compared.file, name, f"{size / 1e6:.1f} MB", f"{read / 1e9:.1f} GB/s",
+                share(read / measured.all_read, DECODE_SHARE), f"{done / 1e9:.0f} Gop/s",
+                share(done / peak, PREFILL_SHARE) + ("" if facts["integer"] else " of f32"),
+            ])  # fmt: skip
+    titles = ["file", "", "read a token", "decode", "of reading (aim 90 %)", "prefill"]
+    return markdown([*titles, "of the peak (aim 50 %)"], rows)
+
+
+def share(value: float, aim: float) -> str:
+    """Return a share, and whether it reaches the aim."""
+    return f"{value:.0%}{'' if value >= aim else ' (below)'}"
+
+
+def notes(files: Iterable[Compared]) -> Iterator[str]:
+    """Yield sentences about what is neither a rate at rest nor a share of a ceiling."""
+    for compared in files:
+        for name, series in compared.series.items():
+            yield from long_context(compared.file, name, series)
+            if name in OURS and (waited := series.get("first token, s")):
+                yield (
+                    f"{compared.file}, {name}: {cell(waited, 2)} s from a new process to the first "
+                    f"token (aim {FIRST_TOKEN_S:g} s)."
+                )
+            if series.get("stolen"):
+                kept = [s / q for s, q in zip(series["stolen"], series["quiet"], strict=True)]
+                yield (
+                    f"{compared.file}, {name}: beside a busy program on one processor decode keeps "
+                    f"{statistics.median(kept):.0%} ({min(kept):.0%}–{max(kept):.0%}) of what it "
+                    f"is in peace{f' (aim {STOLEN_SHARE:.0%})' if name in OURS else ''}."
+                )
+
+
+def long_context(file: str, name: str, series: dict[str, list[float]]) -> Iterator[str]:
+    """Yield how decode and prompts of a long context compare with short ones."""
+    lengths = sorted(int(w.rpartition(" ")[2]) for w in series if w.startswith("decode at "))
+    if not lengths:
+        return
+    longest = lengths[-1]
+
+    def middle(what: str) -> float:
+        return statistics.median(series[what])
+
+    kept = middle(f"decode at {longest}") / middle("decode at 128")
+    factor = middle("prompt of 512") / middle(f"prompt of {longest}")
+    yield (
+        f"{file}, {name}: decode at {longest:,} tokens is {kept:.0%} of that at 128 (aim "
+        f"{LONG_SHARE:.0%}); a prompt of {longest:,} takes {factor:.2f} times as long a token as "
+        f"one of 512 (aim {LONG_FACTOR:g})."
+    )
+
+
+def whole(files: list[Compared], measured: Peaks, tokens: int, quiet: str) -> str:
+    """Return everything."""
+    parts = [quiet + ".\n", peaks(measured)]
+    parts += [f"#### {compared.file}\n\n{speed(compared)}" for compared in files]
+    parts += [f"#### Aims\n\n{aims(files)}", f"#### Ceilings\n\n{shares(files, measured, tokens)}"]
+    parts += ["".join(f"- {note}\n" for note in notes(files))]
+    return "\n".join(part for part in parts if part)
+
+
+def decode_bars(compared: Compared, file_bytes: int) -> dict[str, float]:
+    """Return GB/s of the file's bytes by contender: each token needs all of them once."""
+    rates = {n: s["decode"] for n, s in compared.series.items() if s.get("decode")}
+    return {n: statistics.median(v) * file_bytes / 1e9 for n, v in rates.items()}
+
+
+def prefill_bars(compared: Compared) -> dict[str, float]:
+    """Return Gop/s by contender: each prompt token needs the same products of all of them."""
+    facts = next((f for n, f in compared.facts.items() if n in OURS and f), None)
+    if facts is None:
+        return {}
+    rates = {n: s["prefill"] for n, s in compared.series.items() if s.get("prefill")}
+    return {n: ops_per_second(facts, statistics.median(v)) / 1e9 for n, v in rates.items()}
+
+
+__all__ = ["aims", "best_peer", "cell", "decode_bars", "markdown", "prefill_bars", "whole"]

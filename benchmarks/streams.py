@@ -1,0 +1,148 @@
+"""Streamed chats over HTTP with the time of every piece, for the load generators."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import numpy as np
+
+_LAG_STEP_S = 0.005
+
+
+@dataclass(slots=True)
+class Timed:
+    """One answer; times are seconds of ``time.perf_counter``.
+
+    ``failure`` is "" when it came to its end; ``pieces`` holds when each piece of text came.
+    """
+
+    due: float
+    status: int = 0
+    failure: str = ""
+    text: str = ""
+    finish: str = ""
+    tokens: int = 0
+    retry_after_s: float | None = None
+    pieces: list[float] = field(default_factory=list)
+    ended: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answer is whole."""
+        return self.status == 200 and not self.failure
+
+    @property
+    def first_s(self) -> float:
+        """Seconds from when it was due until the first text."""
+        return self.pieces[0] - self.due if self.pieces else self.ended - self.due
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """Seconds between pieces of text."""
+        return [b - a for a, b in zip(self.pieces, self.pieces[1:], strict=False)]
+
+    @property
+    def per_token_s(self) -> float:
+        """Mean seconds a token after the first; 0 when there is only one."""
+        return (self.pieces[-1] - self.pieces[0]) / (self.tokens - 1) if self.tokens > 1 else 0.0
+
+
+class Caller:
+    """Streams chats of one model from one server."""
+
+    def __init__(self, session: aiohttp.ClientSession, model: str) -> None:
+        self._session, self.model = session, model
+
+    async def chat(self, body: dict[str, Any], due: float | None = None) -> Timed:
+        """Send a chat and take its pieces as they come; failures are part of what is returned."""
+        timed = Timed(time.perf_counter() if due is None else due)
+        whole = {"stream_options": {"include_usage": True}, **body}
+        whole |= {"model": self.model, "stream": True}
+        try:
+            async with self._session.post("/v1/chat/completions", json=whole) as answer:
+                timed.status = answer.status
+                if answer.status != 200:
+                    timed.failure = (await answer.text())[:200]
+                    after = answer.headers.get("retry-after", "")
+                    timed.retry_after_s = float(after) if after.isdigit() else None
+                else:
+                    await _read(answer, timed)
+        except TimeoutError:
+            timed.failure = "timeout"
+        except aiohttp.ClientError as error:
+            timed.failure = f"{type(error).__name__}: {error}"
+        timed.ended = time.perf_counter()
+        return timed
+
+
+async def _read(answer: aiohttp.ClientResponse, timed: Timed) -> None:
+    timed.failure = "the stream was cut"
+    async for line in answer.content:
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            timed.failure = ""
+            break
+        event = json.loads(data)
+        if "error" in event:
+            timed.failure = str(event["error"])[:200]
+            return
+        _take(event, timed)
+    timed.tokens = timed.tokens or len(timed.pieces)
+
+
+def _take(event: dict[str, Any], timed: Timed) -> None:
+    for choice in event.get("choices") or ():
+        delta = choice.get("delta") or {}
+        if text := delta.get("content") or delta.get("reasoning_content"):
+            timed.pieces.append(time.perf_counter())
+            timed.text += text
+        timed.finish = choice.get("finish_reason") or timed.finish
+    if usage := event.get("usage"):
+        timed.tokens = int(usage.get("completion_tokens") or 0)
+
+
+@asynccontextmanager
+async def calling(
+    url: str, key: str | None = None, timeout_s: float = 600.0
+) -> AsyncIterator[Caller]:
+    """Open connections to a server, as many as there are requests, and learn its model's name."""
+    async with aiohttp.ClientSession(
+        url,
+        headers={"authorization": f"Bearer {key}"} if key else {},
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+        connector=aiohttp.TCPConnector(limit=0),
+    ) as session:
+        async with session.get("/v1/models") as answer:
+            answer.raise_for_status()
+            model = (await answer.json())["data"][0]["id"]
+        yield Caller(session, model)
+
+
+@asynccontextmanager
+async def lag() -> AsyncIterator[list[float]]:
+    """Measure by how many seconds this program's own event loop comes too late."""
+    late: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(_LAG_STEP_S)
+            late.append(max(0.0, time.perf_counter() - before - _LAG_STEP_S))
+
+    task = asyncio.create_task(watch())
+    try:
+        yield late
+    finally:
+        task.cancel()
+
+
+def percentiles(values: Sequence[float], *ranks: float) -> list[float]:
+    """Return percentiles, 0 of nothing."""
+    return [float(v) for v in np.percentile(values, ranks)] if values else [0.0] * len(ranks)

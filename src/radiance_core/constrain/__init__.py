@@ -1,0 +1,1 @@
+"""Constraints on a text: schemas, expressions and grammars, compiled to masks of tokens."""

@@ -1,0 +1,1 @@
+"""Declare: an architecture builds its graph once, from metadata; nothing computes."""

@@ -1,0 +1,1 @@
+"""Resolve: which kernel serves each op in each band, or why none does."""

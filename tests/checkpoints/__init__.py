@@ -1,0 +1,1 @@
+"""Small random checkpoints of every family, made with transformers, and its answers for them."""

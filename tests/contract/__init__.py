@@ -1,0 +1,1 @@
+"""Every kernel library that is installed, row by row, against the reference."""

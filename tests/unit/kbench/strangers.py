@@ -1,0 +1,97 @@
+"""Kernel libraries in a few lines of numpy: a right one, and what strangers do wrong."""
+
+import numpy as np
+
+from radiance_abi import Call, Kernel, KernelLibrary
+
+
+def add(call: Call) -> None:
+    """Compute what is asked, where it is asked."""
+    a, b, y = call.arrays()
+    y[...] = a + b
+
+
+def one_wrong(call: Call) -> None:
+    """Be off by one at one place."""
+    add(call)
+    y = call.arrays()[2]
+    if len(y) > 3:
+        y[3, 17] += 1
+
+
+def last_wrong(call: Call) -> None:
+    """Leave the last element of each row out."""
+    a, b, y = call.arrays()
+    y[:, :-1] = (a + b)[:, :-1]
+
+
+def past_the_end(call: Call) -> None:
+    """Write one element too many."""
+    add(call)
+    y = call.arrays()[2]
+    np.lib.stride_tricks.as_strided(y[-1], (y.shape[1] + 1,), y.strides[1:])[-1] = 0
+
+
+def changes_input(call: Call) -> None:
+    """Use an input as scratch memory."""
+    add(call)
+    call.arrays()[0][0, 0] = 7
+
+
+def ignores_strides(call: Call) -> None:
+    """Take rows to lie next to each other."""
+    a, b, y = (x.reshape(x.shape) for x in call.arrays())
+    dense = [
+        np.lib.stride_tricks.as_strided(x, x.shape, (x.shape[1] * x.itemsize, x.itemsize))
+        for x in (a, b)
+    ]
+    y[...] = dense[0] + dense[1]
+
+
+def raises(call: Call) -> None:
+    """End in an exception of Python's."""
+    raise ZeroDivisionError("in the kernel")
+
+
+def silu(call: Call) -> None:
+    """Divide x by 1 + exp(-x) in f32."""
+    x, y = call.arrays()
+    y[...] = x / (1 + np.exp(-x))
+
+
+def depends_on_rows(call: Call) -> None:
+    """Round otherwise in a batch than alone, by less than a tolerance."""
+    silu(call)
+    y = call.arrays()[1]
+    y *= np.float32(1 + 2.0**-22 * (len(y) > 1))
+
+
+def mul(call: Call) -> None:
+    """Multiply in f32."""
+    a, b, y = call.arrays()
+    y[...] = a * b
+
+
+def silu_mul(call: Call) -> None:
+    """The chain, rounded as the chain is."""
+    pair, y = call.arrays()
+    half = y.shape[1]
+    y[...] = pair[:, :half] / (1 + np.exp(-pair[:, :half])) * pair[:, half:]
+
+
+def silu_mul_unlike(call: Call) -> None:
+    """The chain's value with other roundings."""
+    pair, y = call.arrays()
+    half = y.shape[1]
+    wide = pair.astype(np.float64)
+    y[...] = wide[:, :half] / (1 + np.exp(-wide[:, :half])) * wide[:, half:]
+
+
+def library(*rows: Kernel) -> KernelLibrary:
+    """Return a stranger's library."""
+    return KernelLibrary("stranger", kernels=rows)
+
+
+def row(op: str, run, **more) -> Kernel:
+    """Return a row named after its function."""
+    return Kernel(op=op, name=run.__name__, run=run, **more)

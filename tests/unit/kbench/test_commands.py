@@ -1,0 +1,103 @@
+"""rad-kbench and rad-schemas as commands."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from radiance_abi.errors import ConfigurationError
+from radiance_abi.vocabulary import STANDARD
+from radiance_core.discover.libraries import Libraries
+from radiance_core.kbench import machine, main
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import strangers
+
+
+def run(command, *arguments):
+    """Run a command; return its status and what it printed."""
+    done = CliRunner().invoke(command, arguments)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Make some rows the only library that is installed."""
+
+    def install(*rows):
+        found = Libraries((strangers.library(*rows),), dict(STANDARD), {}, (), ())
+        monkeypatch.setattr(main, "kernel_libraries", lambda _: found)
+
+    return install
+
+
+def test_a_right_library_passes_and_the_report_is_written(installed, tmp_path):
+    """Status 0; matrix, verdicts and speed are printed, and the file holds the same."""
+    installed(strangers.row("add", strangers.add), strangers.row("mul", strangers.mul))
+    out = tmp_path / "report.md"
+    status, text = run(main.kbench, "--op", "add", "--report", str(out), "--threads", "1")
+    assert status == 0, text
+    assert "| `add` | 1 |" in text
+    assert "stranger lacks" in text
+    assert "| stranger | `add` | `add` | 3 | 0 | 0 | 0 | ok |" in text
+    assert "reading memory reaches" in text
+    assert "`mul`" not in text
+    assert out.read_text().strip() == text.strip()
+
+
+def test_a_wrong_library_fails(installed):
+    """Status 1, and the fault is in what is printed."""
+    installed(strangers.row("add", strangers.past_the_end))
+    status, text = run(main.kbench, "--no-speed", "--op", "add")
+    assert status == 1
+    assert "**FAIL** stranger: add past_the_end" in text
+    assert "1 rows with faults" in text
+
+
+def test_the_seed_repeats_what_is_drawn(installed):
+    """One seed, one text."""
+    installed(strangers.row("add", strangers.add))
+    first, second = (run(main.kbench, "--no-speed", "--op", "add", "--seed", "5") for _ in "ab")
+    assert first == second
+    assert "seed 5" in first[1]
+
+
+def test_an_op_that_nobody_has_is_an_error(installed):
+    """Nothing to judge is no pass."""
+    installed(strangers.row("add", strangers.add))
+    status, text = run(main.kbench, "--op", "no_such_op")
+    assert status == 1
+    assert "--op no_such_op: expected a part of an op that an installed library has a row" in text
+
+
+def test_recording_needs_a_reference(tmp_path):
+    """The text says what is missing."""
+    status, text = run(main.kbench, "--record", str(tmp_path / "x.json"))
+    assert status == 1
+    assert "--record: expected --reference with the library to ask, got none" in text
+
+
+def test_schemas_are_printed_with_what_is_recorded():
+    """Every op's schema, and how many cases of which family there are."""
+    status, text = run(main.schemas, "rmsnorm_add_q")
+    assert status == 0
+    assert str(STANDARD["rmsnorm_add_quant_i8"]) in text
+    assert "recorded: 2 of gemma3, 2 of qwen3, 2 of smollm2" in text
+    assert str(STANDARD["add"]) not in text
+
+
+def test_peaks_are_measured_with_the_compiled_part():
+    """Reading, i8 and f32 are what a processor may reach."""
+    most = machine.ceilings(1)
+    assert 1e8 < most.bytes_per_s < 1e13
+    assert 1e8 < most.f32_per_s < 1e13
+    assert most.f32_per_s / 2 < most.i8_per_s < 1e14
+
+
+def test_a_missing_part_is_named(tmp_path):
+    """Without the shared object the text says what was expected where, and a way around."""
+    with pytest.raises(ConfigurationError, match=r"expected \S+gone\.so of this installation, got"):
+        machine._open(tmp_path / "gone.so")

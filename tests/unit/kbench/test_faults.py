@@ -1,0 +1,107 @@
+"""rad-kbench finds what is wrong with a row and says where; of a right row it finds nothing."""
+
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from radiance_abi.vocabulary import STANDARD
+from radiance_core.kbench.fixture import bundled, read
+from radiance_core.kbench.replay import Drawn, Verdict, judge
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import strangers
+
+FIXTURES = [read(path) for path in bundled()]
+
+
+def verdict(*rows, fixtures=FIXTURES) -> Verdict:
+    """Judge the last of some rows."""
+    library = strangers.library(*rows)
+    op = rows[-1].op
+    return judge(library, rows[-1], Drawn(fixtures, STANDARD), STANDARD[op], seed=1)
+
+
+def test_a_right_row_is_right():
+    """No fault, and one recorded case a family."""
+    found = verdict(strangers.row("add", strangers.add))
+    assert (found.faults, found.state, found.num_replayed) == ([], "ok", len(FIXTURES))
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        (strangers.one_wrong, r"y\[\d+, \d+\](\.\.\[\d+, \d+\])?: expected (norm )?\S+ within \S+, "
+                              r"got \S+"),
+        (strangers.last_wrong, r"y\[0, \d+\]: expected \S+ within \S+, got nan"),
+        (strangers.past_the_end, "memory beside operand y was written"),
+        (strangers.changes_input, "input a was changed"),
+        (strangers.ignores_strides, "y: depends on the distance between rows"),
+        (strangers.raises, "ZeroDivisionError: in the kernel"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_each_fault_is_found_and_named(run, text):
+    """The fault names op, row, family, params, operand, and place and values where there are."""
+    found = verdict(strangers.row("add", run))
+    assert found.state == "FAIL"
+    assert len(found.faults) == len(FIXTURES)
+    for fault, fixture in zip(found.faults, FIXTURES, strict=True):
+        start = f"add {run.__name__}: {fixture.family}: add M=5 n={fixture.sizes.n_embd} dtype=f32"
+        assert fault.startswith(start)
+        assert re.search(text, fault), fault
+
+
+def test_a_row_that_depends_on_its_neighbours_is_found():
+    """A difference below every tolerance is a fault: bits are the same alone and in a batch."""
+    assert not verdict(strangers.row("silu", strangers.silu)).faults
+    found = verdict(strangers.row("silu", strangers.depends_on_rows))
+    assert re.search(
+        r"y: rows \d+\.\.\d+ of 5 alone gives other bits than in the batch", found.faults[0]
+    )
+
+
+def test_a_claim_to_be_a_fusion_is_held_to_every_byte():
+    """The chain's bytes pass; a value that is as right, but rounded otherwise, does not."""
+    parts = [strangers.row("silu", strangers.silu), strangers.row("mul", strangers.mul)]
+    true = verdict(*parts, strangers.row("silu_mul", strangers.silu_mul, replaces="silu+mul"))
+    assert (true.faults, true.chains) == ([], len(FIXTURES))
+    unlike = strangers.row("silu_mul", strangers.silu_mul_unlike, replaces="silu+mul")
+    false = verdict(*parts, unlike)
+    assert re.search(
+        r"replaces silu\+mul: y\[\d+, \d+\]: the chain gives \S+, the fusion \S+ \(\d+ of \d+",
+        false.faults[0],
+    )
+    assert not verdict(*parts, strangers.row("silu_mul", strangers.silu_mul_unlike)).faults
+
+
+def test_a_claim_that_cannot_be_checked_is_a_fault():
+    """Without a row for a part of the chain nobody knows."""
+    alone = strangers.row("silu_mul", strangers.silu_mul, replaces="silu+mul")
+    assert (
+        "replaces silu+mul: cannot be checked: the library has no row for silu"
+        in verdict(alone).faults[0]
+    )
+
+
+def test_other_operands_than_recorded_are_no_answer():
+    """A fixture that cannot be drawn again is a fault that says what to do, not a pass."""
+    spoilt = msgspec.structs.replace(
+        FIXTURES[0],
+        cases=[msgspec.structs.replace(c, operands="0") for c in FIXTURES[0].cases],
+    )
+    found = verdict(strangers.row("add", strangers.add), fixtures=[spoilt])
+    assert "expected the operands that were recorded of add" in found.faults[0]
+    assert "record it again with --record" in found.faults[0]
+
+
+def test_a_row_without_a_recorded_case_is_run_on_drawn_ones():
+    """Each row is run on something, and the report says on what."""
+    found = verdict(strangers.row("add", strangers.add), fixtures=[])
+    assert (found.state, found.num_replayed) == ("drawn", 0)
+    assert found.num_drawn >= 3
+    wrong = verdict(strangers.row("add", strangers.last_wrong), fixtures=[])
+    assert wrong.state == "FAIL"

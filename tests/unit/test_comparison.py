@@ -1,0 +1,207 @@
+"""benchmarks/compare.py: medians, ratios, shares and reasons in its tables; nothing is measured."""
+
+import random
+import statistics
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from comparison.aims import AIMS, ratios
+from comparison.ceilings import Peaks, best
+from comparison.page import BEGIN, END, put_into
+from comparison.plot import Panel, picture
+from comparison.quiet import Rests
+from comparison.rounds import Compared
+from comparison.servers import while_all_run, whole_rate
+from comparison.starting import has_text
+from comparison.table import cell, notes, whole
+from peers import Making, said
+from streams import Timed
+
+PEAKS = Peaks(2, 20e9, 25e9, 900e9, 220e9)
+FACTS = {
+    "weight_bytes": 90e6, "cache_bytes_per_token": 1e5, "ops_per_prompt_token": 2e8, "integer": True
+}  # fmt: skip
+
+
+def compared(file: str, rates: dict[str, dict[str, list[float]]]) -> Compared:
+    return Compared(file, series=rates, facts={"radiance": FACTS})
+
+
+def drawn(rounds: int) -> list[float]:
+    return [random.uniform(50, 500) for _ in range(rounds)]
+
+
+def test_ratios_are_of_medians_against_the_best_peer() -> None:
+    """Our median over that of the peer with the highest one, with the range of rounds' ratios."""
+    for _ in range(50):
+        ours, slow, fast = (drawn(5) for _ in range(3))
+        if statistics.median(slow) > statistics.median(fast):
+            slow, fast = fast, slow
+        rates = {n: {"decode": v} for n, v in
+                 (("radiance", ours), ("llama.cpp", slow), ("llama.cpp flash", fast))}  # fmt: skip
+        (found,) = ratios(compared("model Q4_1", rates))
+        assert found.value == statistics.median(ours) / statistics.median(fast)
+        assert found.low <= found.high
+        each = [a / b for a, b in zip(ours, fast, strict=True)]
+        assert (found.low, found.high) == (min(each), max(each))
+        assert found.is_met is (found.value >= 2.5)
+
+
+def test_aims_belong_to_encodings() -> None:
+    """A file is held against its own encoding's aims, and prefill against either peer alone."""
+    rates = {n: {"decode": [1.0], "prefill": [2.0], "8 streams": [3.0]}
+             for n in ("radiance", "llama.cpp", "openvino-genai", "llama-server")}  # fmt: skip
+    by_file = {
+        f: [(r.aim.what, r.aim.shown, r.aim.least) for r in ratios(compared(f, rates))]
+        for f in ("m Q4_0", "m BF16")
+    }
+    prefill = [("prefill", "OpenVINO GenAI", 1.5), ("prefill", "llama.cpp", 3.0)]
+    assert by_file["m BF16"] == [("decode", "best peer", 1.1), *prefill]
+    assert by_file["m Q4_0"] == [
+        ("decode", "best peer", 1.8), *prefill, ("8 streams", "llama-server", 3.0)
+    ]  # fmt: skip
+    assert len(AIMS) == 9
+
+
+def test_nobody_to_compare_with_is_no_ratio() -> None:
+    """Without peers, or without us, there is no ratio and no division by nothing."""
+    assert not list(ratios(compared("m Q4_1", {"radiance": {"decode": [1.0]}})))
+    assert not list(ratios(compared("m Q4_1", {"llama.cpp": {"decode": [1.0]}})))
+    assert not list(ratios(Compared("m Q4_1")))
+
+
+def test_missing_contenders_are_named_with_the_reason() -> None:
+    """Who could not run stands below the table, with why; a missing file too."""
+    gone = Compared("m Q4_0", missing={"openvino-genai": "no such encoding"})
+    gone.add("radiance", "decode", 100.0)
+    lost = Compared("n BF16", missing={"the file": "FileNotFoundError: nowhere"})
+    text = whole([gone, lost], PEAKS, 128, "quiet")
+    assert "Not measured: openvino-genai: no such encoding" in text
+    assert "Not measured: the file: FileNotFoundError: nowhere" in text
+    assert "| radiance | 100 |" in text
+
+
+def test_shares_of_ceilings() -> None:
+    """Bytes of a step times steps, over reading; operations of a prompt over the int8 peak."""
+    rates = {"radiance": {"decode": [250.0], "prefill": [2000.0]}}
+    text = whole([compared("m Q4_1", rates)], PEAKS, 128, "quiet")
+    # 90 MB and 80 tokens of 0.1 MB are 98 MB; 2000 tokens of 0.2 Gop are 400 Gop/s of 900.
+    assert "98.0 MB | 24.5 GB/s | 98% | 400 Gop/s | 44% (below)" in text
+
+
+def test_a_cell_shows_median_and_spread() -> None:
+    """One value stands alone, several with the least and the most, none as a dash."""
+    assert cell([]) == "–"
+    assert cell([1234.4]) == "1,234"
+    assert cell([3.0, 1.0, 2.0], 1) == "2.0 (1.0–3.0)"
+
+
+def test_notes_of_long_contexts_and_stolen_processors() -> None:
+    """Decode kept, time a token at length, and what a busy neighbour leaves: medians of rounds."""
+    series = {"decode at 128": [200.0], "decode at 8000": [150.0], "prompt of 512": [1000.0],
+              "prompt of 8000": [400.0], "quiet": [100.0, 200.0, 100.0],
+              "stolen": [50.0, 120.0, 70.0], "first token, s": [0.6, 0.4, 0.45]}  # fmt: skip
+    long, first, stolen = notes([compared("m", {"radiance": series})])
+    assert "decode at 8,000 tokens is 75% of that at 128" in long
+    assert "takes 2.50 times as long a token" in long
+    assert "0.45 (0.40–0.60) s from a new process to the first token (aim 0.5 s)" in first
+    assert "keeps 60% (50%–70%)" in stolen
+
+
+def test_rates_of_streams() -> None:
+    """One counts what lies between the last beginning and the first end, the other all."""
+    answers = [
+        Timed(0.0, 200, tokens=11, pieces=[1 + i for i in range(11)], ended=11.0),
+        Timed(0.0, 200, tokens=22, pieces=[3 + i for i in range(11)], ended=13.0),
+    ]
+    # From 3 to 11: eight pieces of one token and eight of two.
+    assert while_all_run(answers) == pytest.approx((8 + 16) / 8)
+    assert whole_rate(answers) == pytest.approx(33 / 13)
+    answers[1].pieces = [20.0, 21.0]
+    assert while_all_run(answers) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b'data: {"choices":[{"delta":{"content":"a"}}]}', True),
+        (b'data: {"choices":[{"delta":{"role":"assistant"}}]}', False),
+        (b'data: {"choices":[]}', False),
+        (b"data: [DONE]", False),
+        (b": ping", False),
+    ],
+)
+def test_first_text_of_a_stream(line: bytes, *, text: bool) -> None:
+    """Only an event with text counts as the first token."""
+    assert has_text(line) is text
+
+
+def test_the_best_of_ceilings() -> None:
+    """A ceiling is the highest of what was measured, each for itself."""
+    other = Peaks(2, 25e9, 20e9, 800e9, 230e9)
+    assert best([PEAKS, other]) == Peaks(2, 25e9, 25e9, 900e9, 230e9)
+
+
+def test_a_busy_machine_is_warned_of() -> None:
+    """More than a twentieth of the processors with others is a warning, less is none."""
+    rests = Rests(0.0)
+    assert "WARNING" not in rests.report()
+    rests.busy = [0.0, 0.01, 0.9]
+    assert "WARNING" not in rests.report()
+    rests.busy += [0.3, 0.4]
+    assert "others took 30%" in rests.report()
+    assert "WARNING" in rests.report()
+    assert "WARNING" not in rests.report(processor_time=True)
+
+
+def test_a_page_keeps_what_is_around_its_figures(tmp_path: Path) -> None:
+    """Only what stands between the marks changes, again and again; a page without them is told."""
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for text in ("first", "second"):
+        put_into(page, text, "<svg/>")
+    written = page.read_text()
+    assert written.startswith(f"before\n{BEGIN}\n\nsecond\n")
+    assert written.endswith(f"{END}\nafter\n")
+    assert "old" not in written
+    assert (tmp_path / "images" / "page.svg").read_text() == "<svg/>"
+    page.write_text(f"{END}{BEGIN}")
+    with pytest.raises(ValueError, match=r"page.md: expected one .* put them in"):
+        put_into(page, "x", "y")
+
+
+def test_the_picture_has_a_bar_for_each_value_and_a_line_for_the_ceiling() -> None:
+    """Widths are to scale and the ceiling stands where its value is."""
+    bars = {"m <Q4>": {"radiance": 10.0, "llama.cpp": 5.0}, "n": {"stranger": 20.0}}
+    svg = picture([Panel("decode", "GB/s", 20.0, bars)])
+    root = ElementTree.fromstring(svg)
+    space = "{http://www.w3.org/2000/svg}"
+    found = [r for r in root.iter(f"{space}rect") if r.find(f"{space}title") is not None]
+    widths = [float(r.get("width", "0")) for r in found]
+    assert widths == pytest.approx([widths[2] / 2, widths[2] / 4, widths[2]], rel=1e-2)
+    (line,) = root.iter(f"{space}line")
+    left = float(found[0].get("x", "0"))
+    assert float(line.get("x1", "0")) == pytest.approx(left + widths[2], abs=0.2)
+    assert found[0].findtext(f"{space}title") == "m <Q4>, radiance: 10.0 GB/s"
+
+
+def test_peers_that_were_not_made_are_missing_with_the_reason(tmp_path: Path) -> None:
+    """Each step says whether it was done; a failure's last line is kept for the table."""
+    making = Making(tmp_path)
+    assert set(making.find().missing) == {
+        "environment", "llama.cpp", "openvino-genai", "llama-server"
+    }  # fmt: skip
+    home = tmp_path / "peers"
+    home.mkdir()
+    (home / "llama.cpp.done").touch()
+    (home / "openvino-genai.failed").write_text("no wheel for this Python")
+    missing = making.find().missing
+    assert "llama.cpp" not in missing
+    assert missing["openvino-genai"] == "no wheel for this Python"
+    assert missing["llama-server"] == "run benchmarks/peers.py first"
+    assert said(OSError("cannot write")) == "cannot write"
