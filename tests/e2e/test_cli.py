@@ -222,7 +222,10 @@ def test_a_reference_library_stops_the_start(model: str) -> None:
 
 
 def test_selection_and_placement_are_shown_and_served() -> None:
-    """Both print before the report, whose terms they explain, and the server goes on."""
+    """Both print before the report, whose terms they explain, and the server goes on.
+
+    Stages under 5 ms are left to "other", and waiting for the weights may be one of these.
+    """
     with running("--debug-selection", "--debug-placement", "--max-model-len", "256") as live:
         out = live.output
         live.process.send_signal(signal.SIGTERM)
@@ -237,7 +240,7 @@ def test_selection_and_placement_are_shown_and_served() -> None:
     ready = re.search(r"ready in +(\d+\.\d\d) s +(.*)$", report, re.MULTILINE)
     assert ready is not None
     stages = re.findall(r"([a-z ]+) (\d+\.\d\d)", ready[2])
-    assert {"read", "declare", "lay out", "tokenizer", "other"} <= {s.strip() for s, _ in stages}
+    assert {"declare", "tokenizer", "other"} <= {s.strip() for s, _ in stages}
     total = float(ready[1])
     assert sum(float(s) for _, s in stages) == pytest.approx(total, abs=0.01 * len(stages))
 
