@@ -5,12 +5,11 @@ config -> discover plugins -> read metadata -> declare graph -> resolve kernels 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from radiance_abi import KernelLibrary
 from radiance_abi.architectures import Context
 from radiance_core import discover, hardware
 from radiance_core.bind import Bound, bind
@@ -104,40 +103,25 @@ def plan_model(settings: BuildSettings) -> Plan:
     libraries = clock.stage("discover", lambda: discover.kernel_libraries(settings.kernels))
     metadata = clock.stage("read", lambda: read_metadata(settings.model))
     limits = _limits(settings, metadata)
-    ctx = Context(
-        format=metadata.checkpoint.format,
-        max_tokens=limits.max_tokens,
-        max_seqs=limits.max_seqs,
-        max_context=limits.max_context,
-        activation_planes=settings.activation_planes,
-    )
     largest = _largest(settings, limits)
     machine = hardware.machine()
     here = measured_on(settings, machine, libraries)
     tuning = clock.stage("tuning", lambda: find_tuning(settings.tuning, here, libraries.chosen))
     resolver = Resolver(libraries.chosen, largest, tuning)
+    ctx = _context(settings, metadata, limits)
     graph = clock.stage("declare", lambda: declare(metadata, ctx, libraries, resolver))
     resolution = clock.stage("resolve", lambda: resolve(graph, resolver, settings.kv_dtype))
     if not settings.accept_reference and resolution.reference_ops():
-        refuse_reference(resolution, metadata.arch.id, _others(libraries))
+        refuse_reference(resolution, metadata.arch.id, discover.serving(libraries.not_named))
     start = time.monotonic()
     sites = find_sites(resolution)
     arena = pack(graph, largest)
     budget = _budget(settings, machine, resolution, sites, arena, limits, largest)
     clock.seconds["plan"] = time.monotonic() - start
     return Plan(
-        settings,
-        libraries,
-        metadata,
-        resolution,
-        sites,
-        arena,
-        budget,
-        largest,
-        machine,
-        clock.seconds,
-        tuning,
-    )
+        settings, libraries, metadata, resolution, sites, arena, budget, largest, machine,
+        clock.seconds, tuning,
+    )  # fmt: skip
 
 
 def begin_loading(plan: Plan, waiting: Callable[[], None] | None = None) -> Loading:
@@ -159,7 +143,11 @@ def measured_on(
 
 
 def load_model(plan: Plan, loading: Loading | None = None) -> StepModel:
-    """Allocate, load and bind what a plan says; ``loading`` has begun to load its weights."""
+    """Allocate, load and bind what a plan says; ``loading`` has begun to load its weights.
+
+    Raises:
+        RadianceError: a weight cannot be laid out, or its file was written to meanwhile.
+    """
     loading = loading or begin_loading(plan)
     bound, executor = _bind(plan, loading), make_executor(plan)
     limits = [plan.largest[name] for name in SYMBOLS]
@@ -167,6 +155,7 @@ def load_model(plan: Plan, loading: Loading | None = None) -> StepModel:
     try:
         handle = clock.stage("executor", lambda: executor.load(bound.program, limits))
         clock.stage("lay out", loading.finish)
+        plan.metadata.checkpoint.check_unchanged()
     except BaseException:
         executor.close()
         raise
@@ -179,6 +168,7 @@ def bind_model(plan: Plan) -> Bound:
     loading = begin_loading(plan)
     bound = _bind(plan, loading)
     loading.finish()
+    plan.metadata.checkpoint.check_unchanged()
     return bound
 
 
@@ -215,34 +205,22 @@ def _limits(settings: BuildSettings, metadata: Metadata) -> Limits:
     return Limits(settings.max_seqs, settings.max_tokens, settings.max_context or trained)
 
 
+def _context(settings: BuildSettings, metadata: Metadata, limits: Limits) -> Context:
+    return Context(
+        format=metadata.checkpoint.format,
+        max_tokens=limits.max_tokens,
+        max_seqs=limits.max_seqs,
+        max_context=limits.max_context,
+        activation_planes=settings.activation_planes,
+    )
+
+
 def _largest(settings: BuildSettings, limits: Limits) -> dict[str, int]:
     tokens, seqs = max(limits.max_tokens, limits.max_seqs), limits.max_seqs
     largest = {name: tokens if "TOKENS" in name else seqs for name in SYMBOLS}
     largest["OUT_ROWS"] = settings.max_out_rows or seqs * (1 + settings.max_drafts)
     largest["MAX_Q_LEN"] = tokens
     return largest
-
-
-def _others(libraries: discover.Libraries) -> dict[str, list[str]]:
-    """Return, by op, the installed libraries that serve it but were not named.
-
-    Imports them, so this is only for when nothing is going to be served.
-    """
-    others: dict[str, list[str]] = {}
-    for found in libraries.not_named:
-        try:
-            mine: Sequence[Any] = discover.load(found)
-        except discover.PluginError:
-            continue
-        for library in mine:
-            if not isinstance(library, KernelLibrary):
-                continue
-            if library.declined is None and not library.reference:
-                for kernel in library.kernels:
-                    others.setdefault(kernel.op, [])
-                    if library.name not in others[kernel.op]:
-                        others[kernel.op].append(library.name)
-    return others
 
 
 def _budget(

@@ -14,7 +14,7 @@ from radiance_core.execute.executor import LIBRARY, StepExecutor
 from radiance_core.execute.program import SYMBOLS, Executor
 from radiance_core.execute.twin import TwinExecutor
 from radiance_core.graph.ir import GraphIR
-from radiance_core.load.loading import load_sites
+from radiance_core.load.loading import Loading
 from radiance_core.load.memory import HUGE_BYTES
 from radiance_core.plan.arena import pack
 from radiance_core.plan.budget import Budget, KvPlan, Limits, plan_budget
@@ -165,7 +165,7 @@ def checkpoint(seed: int) -> Memory:
 
 def bound(memory: Memory) -> tuple[Bound, Budget]:
     resolution, budget = planned()
-    storages = load_sites(find_sites(resolution), memory, 1)
+    storages = Loading(find_sites(resolution), memory, 1).finish()
     groups = {g.name: g for g in budget.groups}
     arena = pack(resolution.graph, LARGEST)
     return bind(resolution, arena, storages, groups, LARGEST), budget

@@ -14,7 +14,7 @@ from radiance_core.discover.entry_points import (
     load,
     offered,
 )
-from radiance_core.discover.libraries import Libraries, kernel_libraries
+from radiance_core.discover.libraries import Libraries, kernel_libraries, serving
 
 __all__ = [
     "ARCHITECTURES",
@@ -31,4 +31,5 @@ __all__ = [
     "kernel_libraries",
     "load",
     "offered",
+    "serving",
 ]

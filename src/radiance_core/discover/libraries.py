@@ -86,6 +86,24 @@ def kernel_libraries(wanted: Sequence[str] | None) -> Libraries:
     )
 
 
+def serving(found: Sequence[Found]) -> dict[str, list[str]]:
+    """Return, by op, which libraries of some plugins serve it; reference ones do not count.
+
+    Imports them, so this is only for when nothing is going to be served.
+    """
+    served: dict[str, list[str]] = {}
+    for each in found:
+        try:
+            mine = _checked(each, load(each))
+        except PluginError:
+            continue
+        for library in mine:
+            if library.declined is None and not library.reference:
+                for op in dict.fromkeys(kernel.op for kernel in library.kernels):
+                    served.setdefault(op, []).append(library.name)
+    return served
+
+
 class _DeclinedError(RadianceError):
     """A library says that it does not serve this machine."""
 

@@ -52,8 +52,8 @@ class Loading:
                 self._in_python.append((site, stored))
         self._threads = self._start()
 
-    def finish(self) -> None:
-        """Return when every site is filled; this thread works too.
+    def finish(self) -> dict[SiteKey, np.ndarray]:
+        """Return the storages when every site is filled; this thread works too.
 
         Raises:
             WeightError: a kernel could not lay a weight out; what has not begun is not begun.
@@ -62,7 +62,7 @@ class Loading:
         if self._waiting is not None:
             self._waiting()
         if self._batch is None:
-            return
+            return self.storages
         if self._threads:
             self._work()
         for thread in self._threads:
@@ -74,6 +74,7 @@ class Loading:
             site = self._in_c[number]
             error = native.failed(status, site.kernel.native, "relayout", site.geometry)
             raise not_laid_out(site, first, last, error) from error
+        return self.storages
 
     def _give_to_c(self, site: Site, stored: np.ndarray) -> bool:
         """Have C fill a site if it can."""
@@ -138,12 +139,3 @@ class Loading:
                     left[name] -= 1
                     if left[name] == 0:
                         self._checkpoint.release(name)
-
-
-def load_sites(
-    sites: Mapping[SiteKey, Site], checkpoint: Checkpoint, num_threads: int
-) -> dict[SiteKey, np.ndarray]:
-    """Fill every site and wait for it; see ``Loading``."""
-    loading = Loading(sites, checkpoint, num_threads)
-    loading.finish()
-    return loading.storages

@@ -67,9 +67,6 @@ class Batch(Protocol):
             False where C cannot read these tensors; nothing is then added.
         """
 
-    def __len__(self) -> int:
-        """Return how many weights were added."""
-
     def start(self) -> None:
         """Take no more weights."""
 
@@ -139,6 +136,13 @@ class Checkpoint(Protocol):
         """Return a small file of the checkpoint's folder such as tokenizer.json, or None.
 
         A single file (GGUF) has no folder of its own, so the answer is always None there.
+        """
+
+    def check_unchanged(self) -> None:
+        """Require that what was read is what the files held when they were opened.
+
+        Raises:
+            ModelFileError: a file has been written to since.
         """
 
     def close(self) -> None:

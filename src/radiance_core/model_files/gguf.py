@@ -80,6 +80,11 @@ class GgufCheckpoint:
         """Return None: everything a GGUF model has is in its metadata."""
         return None
 
+    def check_unchanged(self) -> None:
+        """Require that no file has been written to since it was opened."""
+        for file in self._files:
+            file.check_unchanged()
+
     def close(self) -> None:
         """Let the files go."""
         for file in self._files:

@@ -48,9 +48,6 @@ class GgufBatch:
         self._scratch_bytes = 0
         self._batch: Any = None
 
-    def __len__(self) -> int:
-        return len(self._weights)
-
     def add(
         self, names: Sequence[str], row_block: int, call: RelayoutCall, stored: npt.NDArray[Any]
     ) -> bool:

@@ -1,4 +1,5 @@
-/* gguf_native.h - the parts of reading GGUF that pass over every byte of a file. */
+/* gguf_native.h - the parts of reading GGUF that pass over every byte of a file, and the guard of any
+ * file that is mapped. */
 #ifndef RADIANCE_GGUF_NATIVE_H_
 #define RADIANCE_GGUF_NATIVE_H_
 
@@ -59,5 +60,14 @@ typedef struct RadGgufBatch {
 /* Lays weights out until none is left; call it from as many threads as are to work. Rows' pages of the
  * file are let go after them. Returns 0, or -1 without memory, and nothing is then begun here. */
 int32_t rad_gguf_lay_out(RadGgufBatch *batch);
+
+/* Has a process that reads past the end of a mapped file, because that was shortened, print `words` on
+ * standard error and exit with 1, instead of being killed by SIGBUS. Whoever handled that signal before
+ * still gets what is of no guarded file. `first` is where the mapping of `size` bytes begins; `words` is
+ * copied. Returns 0, or -1 without memory. */
+int32_t rad_map_guard(const uint8_t *first, int64_t size, const char *words);
+
+/* Guards a mapping no longer: to be called when it goes away, as another may come to lie there. */
+void rad_map_forget(const uint8_t *first);
 
 #endif

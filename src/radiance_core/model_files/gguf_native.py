@@ -1,7 +1,7 @@
-"""The C part of reading GGUF: what passes over every byte of a file."""
+"""The C part of reading model files: what passes over every byte of a GGUF file, and a guard."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,23 @@ def strings(data: Any, at: int, count: int) -> tuple[bytearray, int] | None:
     joined = bytearray(end - at - 7 * count)
     c.rad_gguf_strings(held, at, end, count, ffi.from_buffer("uint8_t[]", joined))
     return joined, end
+
+
+def guard(mapped: Any, words: str) -> Callable[[], None]:
+    """Have the process end with some words when it reads past the end of a mapped file.
+
+    Args:
+        mapped: the mapping, while whose file was shortened.
+        words: a whole line, with its end.
+
+    Returns:
+        What is to be called when the mapping goes away.
+    """
+    ffi, c = library()
+    first = ffi.cast("uint8_t *", ffi.from_buffer("uint8_t[]", mapped))
+    if c.rad_map_guard(first, len(mapped), words.encode("utf-8", "surrogateescape")):
+        raise MemoryError("guarding a mapped file")
+    return partial(c.rad_map_forget, first)
 
 
 @lru_cache(maxsize=1)

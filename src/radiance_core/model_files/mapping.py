@@ -3,19 +3,25 @@
 import mmap
 import os
 import stat
+import weakref
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from radiance_core.model_files.errors import ModelFileError
+from radiance_core.model_files.gguf_native import guard
+
+_REMEDY = (
+    "write a new file beside it and move it into place, and start again when all of it is there"
+)
 
 
 class MappedFile:
     """A regular file mapped read-only.
 
     As with every mapping, another process that shortens the file while it is open takes this one
-    down; downloads must therefore be written beside their name and moved into place.
+    down, which then names the file; what only rewrites it is found by ``check_unchanged``.
 
     Args:
         path: the file; a symbolic link is followed, as hub caches consist of them.
@@ -38,11 +44,17 @@ class MappedFile:
             self.size = status.st_size
             if self.size == 0:
                 raise ModelFileError(path, "expected a model file, got 0 bytes")
+            self._opened = status
             self._map: mmap.mmap | None = mmap.mmap(
                 descriptor, self.size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ
             )
         finally:
             os.close(descriptor)
+        words = (
+            f"radiance: {path}: expected its {self.size} bytes to stay while they are read, got "
+            f"fewer, or a disk that fails; {_REMEDY}\n"
+        )
+        weakref.finalize(self._map, guard(self._map, words)).atexit = False
         self._bytes: npt.NDArray[np.uint8] | None = np.frombuffer(self._map, np.uint8)
 
     @property
@@ -65,6 +77,28 @@ class MappedFile:
                 self.path, f"expected a range within {self.size} bytes, got {offset} + {nbytes}"
             )
         return self._bytes[offset : offset + nbytes]
+
+    def check_unchanged(self) -> None:
+        """Require that nobody has written to the file since it was opened.
+
+        Another file that was moved to its name meanwhile is no fault: this one stays what it was.
+
+        Raises:
+            ModelFileError: somebody has; what was read may be of either content, or zeros.
+        """
+        try:
+            now = self.path.stat()
+        except OSError:
+            return
+        was = self._opened
+        if (now.st_dev, now.st_ino) != (was.st_dev, was.st_ino):
+            return
+        if (now.st_size, now.st_mtime_ns) != (was.st_size, was.st_mtime_ns):
+            raise ModelFileError(
+                self.path,
+                f"expected the {self.size} bytes that were there when it was opened, got "
+                f"{now.st_size}, written to while they were read; {_REMEDY}",
+            )
 
     def release(self, offset: int, nbytes: int) -> None:
         """Drop the whole pages inside a range from resident memory."""

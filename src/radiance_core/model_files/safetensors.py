@@ -93,6 +93,11 @@ class SafetensorsCheckpoint:
         """Return a file that lies beside the weights, or None."""
         return read_side_file(self._folder, name)
 
+    def check_unchanged(self) -> None:
+        """Require that no file has been written to since it was opened."""
+        for file in self._files:
+            file.check_unchanged()
+
     def close(self) -> None:
         """Let the files go."""
         for file in self._files:

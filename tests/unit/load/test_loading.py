@@ -13,7 +13,7 @@ import pytest
 from radiance_abi import Kernel, Layout, concat, copy, native
 from radiance_core.graph.errors import WeightError
 from radiance_core.graph.ir import GraphWeight
-from radiance_core.load.loading import Loading, load_sites
+from radiance_core.load.loading import Loading
 from radiance_core.model_files import gguf_layout
 from radiance_core.model_files.gguf import GgufCheckpoint
 from radiance_core.plan.sites import Site
@@ -110,13 +110,13 @@ def test_what_c_does_not_read_is_left_to_python(kernel: Kernel, tmp_path: Path) 
     python = Kernel(op="embed_lookup", name="k", run=print, relayout=kernel.relayout)
     s = site(checkpoint, ["a"], python, expected.shape[1])
     np.testing.assert_array_equal(
-        load_sites({s.key: s}, checkpoint, 2)[s.key].reshape(expected.shape), expected
+        Loading({s.key: s}, checkpoint, 2).finish()[s.key].reshape(expected.shape), expected
     )
     batch = checkpoint.batch()
     call = native.relayout_call(kernel.native, s.weight.encoding, s.layout, s.geometry, 1)  # type: ignore[arg-type]
     assert call is not None
     assert not batch.add(["b", "c"], ROW_BLOCK, call, np.zeros(9, np.uint8))
-    assert len(batch) == 0
+    assert not batch._weights
 
 
 def test_a_hook_that_fails_is_named_with_its_rows(kernel: Kernel, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_hook_that_fails_is_named_with_its_rows(kernel: Kernel, tmp_path: Path
     s = site(checkpoint, ["t"], kernel, width, last=50)
     told = r"weight w: expected kernel lib\.rows to make layout rows of rows \d+\.\.\d+, got Kernel"
     with pytest.raises(WeightError, match=told) as caught:
-        load_sites({s.key: s}, checkpoint, 2)
+        Loading({s.key: s}, checkpoint, 2).finish()
     assert "embed_lookup: expected kernel rows to do relayout, got status" in str(caught.value)
     assert "(NOMEM) at M=1 n_embd=64 n_vocab=90" in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_no_memory_for_a_step_is_told(
     monkeypatch.setattr(gguf_layout.GgufBatch, "work", none)
     s = site(checkpoint, ["t"], kernel, width)
     with pytest.raises(MemoryError, match="laying out a GGUF file"):
-        load_sites({s.key: s}, checkpoint, 1)
+        Loading({s.key: s}, checkpoint, 1).finish()
 
 
 def test_c_has_begun_before_anyone_waits(kernel: Kernel, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from radiance_abi.encoding import rows_and_cols
 from radiance_core.graph.errors import WeightError
 from radiance_core.graph.ir import GraphWeight
 from radiance_core.load import weights
-from radiance_core.load.loading import load_sites
+from radiance_core.load.loading import Loading
 from radiance_core.load.weights import zeros
 from radiance_core.plan.sites import Site
 
@@ -109,7 +109,7 @@ def site(
 
 
 def load(s: Site, memory: Memory, threads: int = 2) -> np.ndarray:
-    return load_sites({s.key: s}, memory, threads)[s.key]
+    return Loading({s.key: s}, memory, threads).finish()[s.key]
 
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
