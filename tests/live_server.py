@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 240.0
 _URL = re.compile(r"^(http://\S+)", re.MULTILINE)
+_LAST_LINE = re.compile(r"^try: .*\n", re.MULTILINE)
 
 
 def small_model() -> Path | None:
@@ -47,7 +48,7 @@ class LiveServer:
         return match[1].rstrip("/")
 
     def wait_ready(self) -> None:
-        """Wait until the address is printed and answers that it serves."""
+        """Wait until everything that a start says is printed, and the address serves."""
         deadline = time.monotonic() + START_LIMIT_S
         while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -55,17 +56,17 @@ class LiveServer:
                 raise AssertionError(f"the server did not start:\n{self.output}")
             time.sleep(0.02)
 
-    def end(self, limit_s: float = 120.0) -> int:
+    def end(self, limit_s: float = 240.0) -> int:
         """Wait for the process to end; return its status."""
         status = self.process.wait(limit_s)
         self._reader.join(60)
         return status
 
     def _is_ready(self) -> bool:
-        if _URL.search(self.output) is None:
+        if _LAST_LINE.search(self.output) is None:
             return False
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=60) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

@@ -1,5 +1,6 @@
 """A program in a terminal of its own, as someone would type to it."""
 
+import codecs
 import os
 import pty
 import re
@@ -39,12 +40,13 @@ class Terminal:
         os.close(end)
         self.output = ""
         self._read_to = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def type(self, text: str) -> None:
         """Type keys; the control character of Ctrl-C is 3, of Ctrl-D 4."""
         os.write(self._end, text.encode())
 
-    def expect(self, pattern: str, within_s: float = 120.0) -> "re.Match[str]":
+    def expect(self, pattern: str, within_s: float = 240.0) -> "re.Match[str]":
         """Wait for a pattern in what was not yet matched, and go on behind it."""
         deadline = time.monotonic() + within_s
         while True:
@@ -56,23 +58,30 @@ class Terminal:
             assert left > 0, f"{pattern!r} is not in {self.output[self._read_to :]!r}"
             if select.select([self._end], [], [], left)[0]:
                 try:
-                    self.output += os.read(self._end, 65536).decode(errors="replace")
+                    self._read()
                 except OSError as error:
                     raise AssertionError(f"ended before {pattern!r}: {self.output!r}") from error
 
-    def end(self, within_s: float = 120.0) -> int:
-        """Wait for the end of the process, reading what it still writes; return its status."""
+    def end(self, within_s: float = 240.0) -> int:
+        """Wait for the end of the process, reading all that it writes; return its status."""
         deadline = time.monotonic() + within_s
-        # A program that sets the terminal back waits until its output has been read.
-        while self.process.poll() is None and time.monotonic() < deadline:
+        # A program that sets the terminal back waits until its output has been read; what it wrote
+        # last is there to read when it has ended.
+        while time.monotonic() < deadline:
+            has_ended = self.process.poll() is not None
             if select.select([self._end], [], [], 0.05)[0]:
                 try:
-                    self.output += os.read(self._end, 65536).decode(errors="replace")
-                except OSError:
+                    self._read()
+                except OSError:  # nobody has the other end any more
                     break
-        status = self.process.wait(max(deadline - time.monotonic(), 0.1))
+            elif has_ended:
+                break
+        status = self.process.wait(max(deadline - time.monotonic(), 1))
         os.close(self._end)
         return status
+
+    def _read(self) -> None:
+        self.output += self._decoder.decode(os.read(self._end, 65536))
 
     def kill(self) -> None:
         """End the process if it is still there."""

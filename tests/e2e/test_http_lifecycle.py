@@ -10,12 +10,14 @@ import time
 import urllib.error
 import urllib.request
 
+import psutil
 import pytest
 from live_server import LiveServer, running, small_model
 from promptness import usually
 
 LONG = {"messages": [{"role": "user", "content": "Count to a thousand in words."}],
         "max_tokens": 4000, "stream": True, "ignore_eos": True}  # fmt: skip
+SECOND_S = 1.2
 
 
 def ask(url, body, **headers):
@@ -23,7 +25,7 @@ def ask(url, body, **headers):
     data = json.dumps(body).encode()
     kind = {"content-type": "application/json", **headers}
     request = urllib.request.Request(f"{url}/v1/chat/completions", data, kind)
-    return urllib.request.urlopen(request, timeout=60)
+    return urllib.request.urlopen(request, timeout=240)
 
 
 def start(*options):
@@ -61,31 +63,33 @@ def test_a_drain_ends_with_an_error_event():
             rest = stream.read()
             assert server.end() == 0, server.output
             took = time.monotonic() - started
+            assert took > 0.4
             last = [line for line in rest.split(b"\n") if line.startswith(b"data: ")][-1]
             assert json.loads(last[6:])["error"]["code"] == "draining"
             assert b"[DONE]" not in rest
             return took
 
-    assert 0.4 < usually(drain, 2.5) < 2.5
+    assert usually(drain, 2.5) < 2.5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_within_a_second(number):
     """Whoever asks twice does not wait for the drain; the first says so, and streams hear it."""
-    assert usually(lambda: _ended_by_a_second(number), 1.2) < 1.2
+    assert usually(lambda: _ended_by_a_second(number), SECOND_S) < SECOND_S
 
 
 def _ended_by_a_second(number):
     """Return how long a server with streams lasts after a second signal.
 
-    Endless where a stream did not hear why: what is told has less time than the end.
+    What streams are told has less time than the end: where one did not hear why, that counts as
+    twice the limit, which a machine may need that is twice as busy.
     """
     with running() as server:
         streams = [ask(server.url, LONG) for _ in range(3)]
         for stream in streams:
             stream.readline()
         server.process.send_signal(number)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 240
         while "a second Ctrl-C or SIGTERM stops now" not in server.output:
             assert time.monotonic() < deadline, server.output
             time.sleep(0.01)
@@ -97,7 +101,8 @@ def _ended_by_a_second(number):
         assert server.end() == 128 + number
         took = time.monotonic() - started
     told = ("draining", "server: it was told to stop at once.")
-    return took if heard == [told] * 3 else float("inf")
+    assert {told, None} >= set(heard)
+    return took if heard == [told] * 3 else max(took, 2 * SECOND_S)
 
 
 def _last_error(stream):
@@ -147,32 +152,62 @@ def test_the_key_is_wanted():
         assert "sekret" not in server.output
 
 
-def test_health_answers_while_the_model_loads():
-    """The port answers 503 before the model is ready, then 200: bound first, truthful always.
+GATE = """
+import pathlib, time
+while not pathlib.Path({open!r}).exists():
+    time.sleep(0.005)
+"""
 
-    The server is imported while weights are waited for, or after half a second; this model's take
-    seconds, as the reference library lays them out.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    slow = ["--kernels", "libref", "--debug-accept-reference-kernels", "--max-model-len", "64"]
-    server = LiveServer(["--model", str(small_model()), "--port", str(port), *slow])
+
+@pytest.fixture
+def gate(tmp_path, monkeypatch):
+    """A file without which nothing is loaded: a library that is looked for waits for it."""
+    opened = tmp_path / "open"
+    (tmp_path / "gate.py").write_text(GATE.format(open=str(opened)))
+    info = tmp_path / "radiance_gate-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: radiance-gate\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("[radiance.kernels]\ngate = gate\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return opened
+
+
+def test_health_answers_while_the_model_loads(gate):
+    """The port answers 503 before the model is ready, then 200: bound first, truthful always."""
+    server = LiveServer(["--model", str(small_model()), "--port", "0", "--max-model-len", "64"])
     seen = []
     try:
-        deadline = time.monotonic() + 60
-        while (not seen or seen[-1] != 200) and time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as got:
-                    seen.append(got.status)
-            except urllib.error.HTTPError as err:
-                seen.append(err.code)
-                err.close()
-            except OSError:
-                assert server.process.poll() is None, server.output
-            time.sleep(0.005)
+        port = _port_of(server.process)
+        deadline = time.monotonic() + 240
+        while 200 not in seen:
+            assert time.monotonic() < deadline, server.output
+            seen.append(_health(port))
+            if len(seen) == 3:
+                assert not server.output
+                gate.touch()
     finally:
         server.process.kill()
-        server.process.wait(10)
-    assert seen[-1] == 200
-    assert 503 in seen
+        server.process.wait(60)
+    assert set(seen[:3]) == {503}
+    assert set(seen[:-1]) == {503}
+
+
+def _port_of(process):
+    """Return the port that a process listens on, once it does."""
+    deadline = time.monotonic() + 240
+    while True:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        for each in psutil.Process(process.pid).net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN:
+                return each.laddr.port
+        time.sleep(0.01)
+
+
+def _health(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=240) as got:
+            return got.status
+    except urllib.error.HTTPError as err:
+        err.close()
+        return err.code

@@ -38,13 +38,16 @@ async def run_server(
         made, plan = await asyncio.wrap_future(work.result)
         loaded = made
         server.describe(describe(plan, config), describe_graph(plan))
+        return made.engine, made.model
+
+    def tell() -> None:
+        # Whoever reads the address may ask there at once.
         tell_address(server.url, keyed=bool(config.names("api-key")))
         if live is not None:
             live.start()
-        return made.engine, made.model
 
     try:
-        status = await server.run(load)
+        status = await server.run(load, tell)
     finally:
         if live is not None:
             await asyncio.to_thread(live.stop)

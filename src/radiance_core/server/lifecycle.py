@@ -96,11 +96,16 @@ class Server:
         """Ask the server to drain and end, as SIGTERM does."""
         self._stop.set()
 
-    async def run(self, load: Callable[[], Awaitable[tuple[Engine, TextModel]]]) -> int:
+    async def run(
+        self,
+        load: Callable[[], Awaitable[tuple[Engine, TextModel]]],
+        tell: Callable[[], None] = lambda: None,
+    ) -> int:
         """Bind, load, serve until a signal, drain; return the exit status.
 
         Args:
             load: makes the engine and the model; cancelled when a signal comes first.
+            tell: says that the model is served, called as soon as it is.
 
         Raises: what ``bind`` and ``load`` raise.
         """
@@ -112,6 +117,7 @@ class Server:
             await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 self.attach(*loading.result())
+                tell()
                 await stopped
             elif signal.SIGINT in self._heard:
                 self._exit_code = 128 + signal.SIGINT  # nothing was served: a start broken off

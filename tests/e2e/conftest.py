@@ -1,0 +1,22 @@
+"""What surrounds the processes of these tests: no settings and no wishes of whoever runs them."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+# Settings of ours, and what programs read that draw on terminals.
+DROPPED = ("RADIANCE_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leave out variables that change what is printed, and have folders of settings of our own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(DROPPED)]:
+            patch.delenv(name)
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost")
+        yield
