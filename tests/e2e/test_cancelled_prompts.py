@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from live_server import small_model
-from promptness import usually_async
+from promptness import strain, usually_async
 
 from radiance_core.build import BuildSettings, plan_model
 from radiance_core.cli.loading import Loaded, load_all
@@ -70,30 +70,43 @@ async def test_a_cancelled_prompt_is_dropped_within_its_step(loaded: Loaded) -> 
     before = loaded.engine.stats()
     took: list[float] = []
 
+    outran = 0
+
     async def cancel() -> float:
-        # Early in the step, which may be a lot shorter when the machine is quiet all of a sudden.
-        share = (0.02, 0.05, 0.1)[len(took) % 3]
-        took.append(await cancelled_after(loaded, 2 + len(took), whole * share))
-        return took[-1]
+        nonlocal outran
+        while True:
+            # Early in the step. One that ends all the same before this program gets round to
+            # cancelling it says nothing; that its tokens were counted gives it away.
+            share = (0.02, 0.05, 0.1)[len(took) % 3]
+            read = loaded.engine.stats()["prompt_tokens"]
+            seconds = await cancelled_after(loaded, 2 + len(took) + outran, whole * share)
+            if loaded.engine.stats()["prompt_tokens"] == read:
+                took.append(seconds)
+                return seconds
+            outran += 1
+            assert outran < 20, "no step is ended early"
 
     limit = max(0.25, whole / 10)
     freed = await usually_async(cancel, limit)
     after = loaded.engine.stats()
     print(f"a step of {STEP_TOKENS} tokens: {whole:.3f} s; freed after {took}")
-    assert after["steps_aborted"] - before["steps_aborted"] == len(took)
-    assert after["prompt_tokens"] == before["prompt_tokens"], "nothing of an ended step counts"
+    assert len(took) <= after["steps_aborted"] - before["steps_aborted"] <= len(took) + outran
     assert freed < limit
-    again = (await ask(loaded, "again", 2, STEP_TOKENS, 1))[-1]
+    last = 1 + len(took) + outran
+    again = (await ask(loaded, "again", last, STEP_TOKENS, 1))[-1]
     assert (again.finish_reason, again.cached_tokens) == ("length", 0)
 
 
 async def test_a_long_prompt_does_not_hold_up_who_decodes(loaded: Loaded) -> None:
-    """While a prompt of several steps is read, tokens of another come in small gaps."""
+    """While prompts of many tokens are read, tokens of another come in small gaps.
+
+    The faster the machine, the fewer steps a prompt takes.
+    """
     first = asyncio.Event()
     times: list[float] = []
 
     async def write() -> None:
-        sampling = SamplingParams(max_tokens=400, temperature=0.0, ignore_eos=True)
+        sampling = SamplingParams(max_tokens=STEP_TOKENS, temperature=0.0, ignore_eos=True)
         async for _ in loaded.engine.generate(Request("writer", (1504, 2), sampling)):
             times.append(time.monotonic())
             first.set()
@@ -103,14 +116,21 @@ async def test_a_long_prompt_does_not_hold_up_who_decodes(loaded: Loaded) -> Non
     whole = time.monotonic() - start
     writer = asyncio.create_task(write())
     await first.wait()
-    begin = time.monotonic()
-    await ask(loaded, "read", 22, STEP_TOKENS, 0)
-    end = time.monotonic()
+    gaps: list[float] = []
+    busy = strain()
+    for token in range(22, 32):
+        begin = time.monotonic()
+        await ask(loaded, f"read {token}", token, STEP_TOKENS, 0)
+        end = time.monotonic()
+        gaps += [b - a for a, b in pairwise(times) if begin < b < end]
+        if len(gaps) > 3:
+            break
+    assert not writer.done()
     writer.cancel()
-    gaps = sorted(b - a for a, b in pairwise(times) if begin < b < end)
+    gaps.sort()
     print(f"alone {whole:.3f} s, beside {end - begin:.3f} s, {len(gaps)} gaps to {gaps[-1]:.3f} s")
     assert len(gaps) > 3
-    assert gaps[len(gaps) // 2] < max(0.4, whole / 4)
+    assert gaps[len(gaps) // 2] < max(0.4, whole / 4) * max(busy, strain())
 
 
 async def test_no_tokens_wanted_warm_the_cache(loaded: Loaded) -> None:

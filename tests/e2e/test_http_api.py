@@ -10,6 +10,7 @@ import aiohttp
 import openai
 import pytest
 from live_server import LiveServer, running
+from promptness import usually_async
 
 MODEL = "smol"
 GREETING = [{"role": "user", "content": "hi"}]
@@ -130,14 +131,14 @@ def test_curl(server):
     body = json.dumps({"messages": GREETING, "max_tokens": 5})
     command = ["curl", "-sS", f"{server.url}/v1/chat/completions", "-d", body,
                "-H", "content-type: application/json"]  # fmt: skip
-    got = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    got = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=240).stdout)
     assert got["choices"][0]["finish_reason"] == "length"
     assert got["model"] == MODEL
 
 
 async def test_leaving_frees_the_engine_and_harms_nobody(server):
     """After many clients that leave in the middle, an answer is the same and comes at once."""
-    asked = {"messages": COUNT, "temperature": 0, "max_tokens": 400, "ignore_eos": True}
+    asked = {"messages": COUNT, "temperature": 0, "max_tokens": 4000, "ignore_eos": True}
     kind = {"content-type": "application/json"}
 
     async def ask(session, **extra):
@@ -154,11 +155,14 @@ async def test_leaving_frees_the_engine_and_harms_nobody(server):
             data = json.dumps({**asked, "stream": True})
             url = f"{server.url}/v1/chat/completions"
             async with session.post(url, data=data, headers=kind) as got:
-                await asyncio.wait_for(got.content.readany(), 30)
+                await asyncio.wait_for(got.content.readany(), 240)
                 await asyncio.sleep(after_s)
                 got.close()
 
-        await asyncio.gather(*(leave(n * 0.03) for n in range(4)))
-        started = time.monotonic()
-        assert await ask(session, max_tokens=20) == golden
-        assert time.monotonic() - started < 5
+        async def ask_after_many_left():
+            await asyncio.gather(*(leave(n * 0.03) for n in range(4)))
+            started = time.monotonic()
+            assert await ask(session, max_tokens=20) == golden
+            return time.monotonic() - started
+
+        assert await usually_async(ask_after_many_left, 5) < 5

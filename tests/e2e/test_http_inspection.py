@@ -32,7 +32,7 @@ def tokenizer():
 def ask(url: str, body: object = None, **headers: str) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json", **headers})
-    with urllib.request.urlopen(request, timeout=60) as got:
+    with urllib.request.urlopen(request, timeout=240) as got:
         text = got.read().decode()
     return json.loads(text) if got.headers.get_content_type() == "application/json" else text
 
@@ -83,7 +83,7 @@ def test_a_scrape_parses_and_its_counters_move(server):
     before = scrape(server)
     body = {"prompt": "1, 2, 3, 4,", "max_tokens": 12, "ignore_eos": True}
     usage = ask(f"{server.url}/v1/completions", body)["usage"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while (after := scrape(server))["vllm:num_requests_running",]:
         assert time.monotonic() < deadline
     moved = {key: after[key] - before.get(key, 0) for key in after}
@@ -113,13 +113,13 @@ def test_a_scrape_parses_and_its_counters_move(server):
 
 def test_load_and_stats_while_an_answer_runs(server):
     """A running answer is a load of one, holds cache, and is gone with its client."""
-    body = {"prompt": "1, 2, 3,", "max_tokens": 2000, "ignore_eos": True, "stream": True}
+    body = {"prompt": "1, 2, 3,", "max_tokens": 6000, "ignore_eos": True, "stream": True}
     request = urllib.request.Request(
         f"{server.url}/v1/completions",
         json.dumps(body).encode(),
         {"content-type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as stream:
+    with urllib.request.urlopen(request, timeout=240) as stream:
         stream.readline()
         load = ask(f"{server.url}/load")
         stats = ask(f"{server.url}/stats")
@@ -127,7 +127,7 @@ def test_load_and_stats_while_an_answer_runs(server):
         assert 0 < load["kv_cache_usage"] < 1
         assert stats["engine"]["requests_running"] == 1
         assert stats["http"]["connections"] >= 2
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while ask(f"{server.url}/load")["server_load"]:
         assert time.monotonic() < deadline
     assert scrape(server)["radiance_requests_cancelled_total",] >= 1
@@ -185,13 +185,13 @@ def test_the_graph_is_what_debug_graph_prints(server):
 
 def test_sessions_and_the_end_of_one(server):
     """A request is listed while it runs, under the name that no client chose, without its words."""
-    body = {"prompt": "SECRET " * 50, "max_tokens": 2000, "ignore_eos": True, "stream": True}
+    body = {"prompt": "SECRET " * 50, "max_tokens": 6000, "ignore_eos": True, "stream": True}
     request = urllib.request.Request(
         f"{server.url}/v1/completions",
         json.dumps(body).encode(),
         {"content-type": "application/json", "X-Request-Id": "mine"},
     )
-    with urllib.request.urlopen(request, timeout=60) as stream:
+    with urllib.request.urlopen(request, timeout=240) as stream:
         stream.readline()
         [listed] = ask(f"{server.url}/sessions")["data"]
     assert (listed["state"], listed["priority"]) == ("running", 0)
@@ -200,7 +200,7 @@ def test_sessions_and_the_end_of_one(server):
     assert sum(listed["pages"].values()) > 0
     assert "mine" not in str(listed)
     assert "SECRET" not in str(listed)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while ask(f"{server.url}/sessions")["data"]:
         assert time.monotonic() < deadline
 
