@@ -96,9 +96,18 @@ def kernels_line(plan: Plan) -> str:
 
 
 def _activations(plan: Plan) -> str:
-    """Say which numbers integer weights meet; nothing where no weight is of that kind."""
-    counts = {n.node.params["planes"] for n in plan.resolution.nodes if "planes" in n.node.params}
+    """Say which numbers weights meet, where those are not what the model computes with anyway.
+
+    Where int8 was asked for, also that: it narrows to bf16 what meets bf16 weights, or nothing.
+    """
+    nodes = [n.node for n in plan.resolution.nodes]
+    counts = {node.params["planes"] for node in nodes if "planes" in node.params}
     names = [name for planes, name in ((2, "int16"), (1, "int8")) if planes in counts]
+    products = {node.schema.op: node for node in nodes if "gemm" in node.schema.op}
+    names += ["bf16"] if any("_bf16" in op for op in products) else []
+    if plan.settings.activation_planes == 1:
+        plain = (n for n in products.values() if "_bf16" not in n.schema.op)
+        names += sorted({str(n.params["dtype"]) for n in plain if "planes" not in n.params})
     return f" · activations: {' and '.join(names)}" if names else ""
 
 
@@ -109,7 +118,12 @@ def tuning_line(plan: Plan) -> str:
     if source is None:
         return "defaults of all kernels (rad-tune measures)" if bands else ""
     used = len({id(b.choice) for b in bands if b.choice is not None})
-    return f"{source}: {used} {'choice applies' if used == 1 else 'choices apply'} to this model"
+    others = plan.tuning.passed_over
+    rest = (
+        f"; for libraries that are not loaded: {', '.join(f'{n} {c}' for n, c in others.items())}"
+    )
+    applies = "choice applies" if used == 1 else "choices apply"
+    return f"{source}: {used} {applies} to this model{rest if others else ''}"
 
 
 def machine_line(plan: Plan) -> str:

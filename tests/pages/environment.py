@@ -6,9 +6,9 @@ from pathlib import Path
 
 COMMANDS = {
     "radiance": ("radiance_core.cli.entry", "main"),
-    "rad-kbench": ("radiance_core.kbench.main", "kbench"),
-    "rad-schemas": ("radiance_core.kbench.main", "schemas"),
-    "rad-tune": ("radiance_core.tune.main", "tune"),
+    "rad-kbench": ("radiance_core.kbench.__main__", "main"),
+    "rad-schemas": ("radiance_core.kbench.__main__", "schemas"),
+    "rad-tune": ("radiance_core.tune.__main__", "main"),
 }
 
 

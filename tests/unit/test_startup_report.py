@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from radiance_abi import plain
+from radiance_abi.vocabulary import STANDARD
 from radiance_core.build import BuildSettings, Plan
 from radiance_core.chat_format.format import ChatFormat
 from radiance_core.cli.model_settings import build_settings
@@ -153,6 +154,32 @@ def test_it_says_which_activations_integer_weights_meet(
     assert re.search(rf"reference: none · activations: {told}$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("op", "asked", "told"),
+    [
+        ("gemm_nt_bf16", 1, " · activations: bf16"),
+        ("gemm_nt", 1, " · activations: f32"),
+        ("gemm_nt", 2, ""),
+    ],
+)
+def test_it_says_what_int8_uses_where_no_weight_is_an_integer(
+    plan: Plan, op: str, asked: int, told: str
+) -> None:
+    """bf16 where products take that, and what the model computes with where they do not."""
+    first = plan.resolution.nodes[0]
+    params = {"M": 1, "N": 8, "K": 8, "dtype": "f32"}
+    product = dataclasses.replace(
+        first, node=dataclasses.replace(first.node, schema=STANDARD[op], params=params)
+    )
+    changed = with_(
+        plan,
+        resolution=dataclasses.replace(plan.resolution, nodes=(product,)),
+        settings=dataclasses.replace(plan.settings, activation_planes=asked),
+    )
+    text = unwrapped(report(changed, load_config({}, None, {}), "1"))
+    assert re.search(rf"reference: none{told}$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize(("name", "planes"), [("int16", 2), ("int8", 1)])
 def test_the_setting_of_activations_reaches_the_build(name: str, planes: int) -> None:
     """--activations says how many planes the model is built with; two unless it is given."""
@@ -245,4 +272,7 @@ def test_it_says_which_choices_apply(plan: Plan) -> None:
     assert f"{row}/t/a.txt: 1 choice applies to this model" in text
     assert "  warnings    /t/a.txt: made for another machine." in text
     text = report(with_(plan, tuning=file), load_config({}, None, {}), "1")
-    assert f"{row}/t/a.txt: 0 choices apply to this model" in text
+    assert f"{row}/t/a.txt: 0 choices apply to this model\n" in text
+    partly = dataclasses.replace(file, passed_over={"b": 2, "c": 1})
+    text = report(with_(plan, tuning=partly), load_config({}, None, {}), "1")
+    assert "choices apply to this model; for libraries that are not loaded: b 2, c 1\n" in text

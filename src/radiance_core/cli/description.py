@@ -11,7 +11,7 @@ from radiance_core.build import Plan
 from radiance_core.cli.model_settings import max_queued
 from radiance_core.config import Config
 from radiance_core.plan.budget import MIB
-from radiance_core.resolve.facts import graph_facts, libraries
+from radiance_core.resolve.facts import graph_facts, libraries, tuning_facts
 from radiance_core.settings import SETTINGS
 from radiance_core.startup_report import model_id
 
@@ -32,6 +32,7 @@ def describe(plan: Plan, config: Config) -> dict[str, object]:
         },
         "kernels": libraries(plan.resolution.nodes),
         "reference_ops": sorted(plan.resolution.reference_ops()),
+        "tuning": tuning_facts(plan.tuning, plan.resolution.nodes),
         "cache": {
             "capacity_tokens": plan.budget.capacity_tokens,
             "bytes": plan.budget.cache_bytes,

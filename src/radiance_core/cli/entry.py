@@ -1,6 +1,7 @@
-"""Where the program begins: Ctrl-C ends it in order from here on, also while it imports the rest.
+"""Where every program begins: Ctrl-C ends it in order from here on, also while it imports the rest.
 
-What is imported here is little, so that next to nothing comes before.
+What is imported here is little, so that next to nothing comes before. ``radiance`` begins with
+``main``; the programs beside it lie in ``__main__`` of their packages, and begin with ``begin``.
 """
 
 import os
@@ -13,12 +14,17 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line."""
-    signal.signal(signal.SIGINT, _leave)
-    _open_missing_streams()
+    """Run the command line of ``radiance``."""
+    begin()
     from radiance_core.cli.main import main as run
 
     run()
+
+
+def begin() -> None:
+    """Do what a program does first, before it imports what it consists of."""
+    signal.signal(signal.SIGINT, _leave)
+    _open_missing_streams()
 
 
 def _open_missing_streams() -> None:

@@ -1,24 +1,18 @@
 """``radiance``: serve a model, or run one of the commands."""
 
-import errno
 import gc
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from radiance_abi.errors import RadianceError
+from radiance_core.cli.command import EXIT_ERROR, run_command
 from radiance_core.cli.options import config_of, given, hand_down, setting_options
-from radiance_core.config import Config, hold_back_matrix_threads
+from radiance_core.config import Config
 from radiance_core.nearest import did_you_mean
 from radiance_core.settings import SAMPLING_SETTINGS
 
-EXIT_ERROR = 1
-EXIT_USAGE = 2
-_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _SAMPLING = tuple(s.name for s in SAMPLING_SETTINGS if "max-tokens" not in s.name)
 _BUILDING = (
     "kernels", "max-model-len", "threads", "memory-mib", "gpu-headroom-mib", "kv-cache-dtype",
@@ -175,32 +169,11 @@ def config_show(context: click.Context, /, **params: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on standard error."""
+    """Run the command line."""
     # What a start makes stays. To look through it again and again is a fifth of the start; commands
     # that go on for long turn the collector on when they have loaded (keep_what_is_loaded).
     gc.disable()
-    hold_back_matrix_threads()
-    try:
-        status = cli(standalone_mode=False)
-        sys.stdout.flush()
-        sys.exit(status if isinstance(status, int) else 0)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except RadianceError as error:
-        click.echo(f"radiance: {error}", err=True)
-        sys.exit(EXIT_ERROR)
-    except OSError as error:
-        if error.errno not in _UNWRITTEN:
-            raise
-        click.echo(f"radiance: standard output: {error.strerror}", err=True)
-        # What is left in the buffer would be tried again at the end, with a trace.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_ERROR)
+    run_command(cli, "radiance")
 
 
 if __name__ == "__main__":

@@ -32,12 +32,12 @@ class Libraries:
     not_named: tuple[Found, ...]
 
 
-def kernel_libraries(wanted: Sequence[str] | None) -> Libraries:
+def kernel_libraries(wanted: Sequence[str] | None, option: str = "--kernels") -> Libraries:
     """Load kernel libraries in order: as named, else all by name with reference ones last.
 
     Args:
-        wanted: names from ``--kernels``; a library that is not named is not imported. None takes
-            all.
+        wanted: names from an option; a library that is not named is not imported. None takes all.
+        option: which one that is, for messages.
 
     Raises:
         PluginError: a wanted name is not installed or is broken; two libraries with one id; two
@@ -47,7 +47,7 @@ def kernel_libraries(wanted: Sequence[str] | None) -> Libraries:
     by_name: dict[str, list[Found]] = {}
     for f in found:
         by_name.setdefault(f.name, []).append(f)
-    _check_wanted(wanted, by_name)
+    _check_wanted(wanted or (), by_name, option)
     order = [f for name in (wanted or sorted(by_name)) for f in by_name[name]]
     refuse_twins("kernel library", order)
     chosen: list[KernelLibrary] = []
@@ -75,7 +75,7 @@ def kernel_libraries(wanted: Sequence[str] | None) -> Libraries:
     if missing and not chosen:
         raise PluginError(
             "; ".join(f"{r.found}: declines this machine: {r.reason}" for r in missing)
-            + ". Name another library with --kernels."
+            + f". Name another library with {option}."
         )
     return Libraries(
         tuple(chosen),
@@ -108,17 +108,17 @@ class _DeclinedError(RadianceError):
     """A library says that it does not serve this machine."""
 
 
-def _check_wanted(wanted: Sequence[str] | None, by_name: Mapping[str, list[Found]]) -> None:
-    for name in wanted or ():
+def _check_wanted(wanted: Sequence[str], by_name: Mapping[str, list[Found]], option: str) -> None:
+    for name in wanted:
         if name not in by_name:
             raise PluginError(
-                f"--kernels: library {name!r} is not installed{did_you_mean(name, by_name) or '.'} "
+                f"{option}: library {name!r} is not installed{did_you_mean(name, by_name) or '.'} "
                 f"Installed: {', '.join(sorted(by_name)) or 'none'}. Correct the name, or install "
                 "the package that has it."
             )
-    twice = next((n for n in wanted or () if list(wanted or ()).count(n) > 1), None)
+    twice = next((n for n in wanted if list(wanted).count(n) > 1), None)
     if twice is not None:
-        raise PluginError(f"--kernels: {twice!r} is named twice; name each library once")
+        raise PluginError(f"{option}: {twice!r} is named twice; name each library once")
 
 
 def _checked(found: Found, items: Sequence[Any]) -> list[KernelLibrary]:

@@ -1,5 +1,25 @@
-"""``python -m radiance_core.kbench``: rad-kbench where its command is not installed."""
+"""Where ``rad-kbench``, which ``python -m radiance_core.kbench`` is, and ``rad-schemas`` begin."""
 
-from radiance_core.kbench.main import kbench
+from radiance_core.cli.entry import begin
 
-kbench()
+
+def main() -> None:
+    """Run the command line of ``rad-kbench``."""
+    begin()
+    from radiance_core.cli.command import run_command
+    from radiance_core.kbench.main import kbench
+
+    run_command(kbench, "rad-kbench")
+
+
+def schemas() -> None:
+    """Run the command line of ``rad-schemas``."""
+    begin()
+    from radiance_core.cli.command import run_command
+    from radiance_core.kbench.main import schemas as command
+
+    run_command(command, "rad-schemas")
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,7 @@ def _open(path: Path) -> Any:
         return ffi.dlopen(str(path))
     except OSError as error:
         raise ConfigurationError(
-            f"rad-kbench: expected {path} of this installation, got: {error}; install radiance "
+            f"speed: expected {path} of this installation, got: {error}; install radiance "
             "again, or leave speed out with --no-speed"
         ) from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from radiance_abi.errors import RadianceError
+from radiance_abi.errors import ConfigurationError
 from radiance_abi.kernels import Kernel, KernelLibrary
 from radiance_core.discover.libraries import Libraries, kernel_libraries
 from radiance_core.kbench import report
@@ -16,6 +16,7 @@ from radiance_core.kbench.fixture import Fixture, FixtureError, bundled, read, w
 from radiance_core.kbench.machine import ceilings
 from radiance_core.kbench.replay import Drawn, judge
 from radiance_core.kbench.speed import speeds
+from radiance_core.nearest import did_you_mean
 
 
 @click.command()
@@ -43,17 +44,14 @@ def kbench(
 
     Needs neither a model nor the library that recorded them. Exits with 1 when a row is wrong.
     """
-    try:
-        if record is not None:
-            _record(record, reference)
-            return
-        fixtures = [read(path) for path in files or bundled()]
-        libraries = kernel_libraries(names or None)
-        if seed is None:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-        good = _printed(_report(libraries, fixtures, op, seed, timed, threads), out)
-    except RadianceError as error:
-        raise click.ClickException(str(error)) from error
+    if record is not None:
+        _record(record, reference)
+        return
+    fixtures = [read(path) for path in files or bundled()]
+    libraries = kernel_libraries(names or None, "--library")
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    good = _printed(_report(libraries, fixtures, op, seed, timed, threads), out)
     sys.exit(0 if good else 1)
 
 
@@ -65,11 +63,17 @@ def schemas(text: str) -> None:
     With TEXT, only of ops whose name contains it.
     """
     fixtures = [read(path) for path in bundled()]
-    for name, schema in kernel_libraries(None).schemas.items():
-        if text in name:
-            counts = {f.family: sum(c.op == name for c in f.cases) for f in fixtures}
-            recorded = ", ".join(f"{n} of {family}" for family, n in counts.items() if n)
-            click.echo(f"{schema}\n    recorded: {recorded or 'none'}")
+    known = kernel_libraries(None).schemas
+    named = [name for name in known if text in name]
+    if not named:
+        raise ConfigurationError(
+            f"{text}: expected a part of the name of an op that is known here, got one that none "
+            f"has{did_you_mean(text, known)}; without it all are printed"
+        )
+    for name in named:
+        counts = {f.family: sum(c.op == name for c in f.cases) for f in fixtures}
+        recorded = ", ".join(f"{n} of {family}" for family, n in counts.items() if n)
+        click.echo(f"{known[name]}\n    recorded: {recorded or 'none'}")
     click.echo()
     for fixture in fixtures:
         click.echo(f"{fixture.family}: {fixture.about}; by {fixture.made or 'nothing yet'}")
@@ -80,7 +84,7 @@ def _record(path: Path, reference: str | None) -> None:
 
     if reference is None:
         raise FixtureError("--record: expected --reference with the library to ask, got none")
-    library = kernel_libraries([reference]).chosen[0]
+    library = kernel_libraries([reference], "--reference").chosen[0]
     made = record(read(path), library)
     write(made, path)
     click.echo(f"{path}: {len(made.cases)} cases by {made.made}, {path.stat().st_size} bytes")

@@ -1,10 +1,14 @@
-"""What ``/graph`` says: every node, and once for all alike ones which kernels serve it and why."""
+"""What ``/graph`` says: every node, and once for all alike ones which kernels serve it and why.
+
+Also what ``/server_info`` says of libraries and of choices for axes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from radiance_core.resolve.report import operand_text
 from radiance_core.resolve.result import UNBOUNDED, ResolvedBand, ResolvedNode
+from radiance_core.resolve.tuning import Choice, Tuning
 
 Facts = dict[str, object]
 
@@ -53,6 +57,36 @@ def libraries(nodes: Sequence[ResolvedNode]) -> dict[str, Facts]:
             )
             ops.setdefault(library.name, set()).add(node.node.schema.op)
     return {name: {**facts, "ops": sorted(ops[name])} for name, facts in served.items()}
+
+
+def tuning_facts(tuning: Tuning, nodes: Sequence[ResolvedNode]) -> Facts:
+    """Return which file of choices was read, and those that nodes are served with.
+
+    Of the file its name alone is told, not where it lies.
+    """
+    used = {id(c): c for node in nodes for band in node.bands if (c := band.choice) is not None}
+    return {
+        "file": None if tuning.source is None else tuning.source.name,
+        "choices": [_choice(choice) for choice in used.values()],
+        "passed_over": dict(tuning.passed_over),
+        "num_warnings": len(tuning.warnings),
+    }
+
+
+def _choice(choice: Choice) -> Facts:
+    op, library, kernel = choice.row
+    return {
+        "op": op,
+        "library": library,
+        "kernel": kernel,
+        "ranged": choice.ranged,
+        "lower": choice.band[0],
+        "upper": choice.band[1],
+        "geometry": sorted(choice.geometry),
+        "axes": dict(choice.values),
+        "gain": choice.gain,
+        "tuned": choice.day.isoformat(),
+    }
 
 
 def _identity(bands: Sequence[ResolvedBand]) -> object:

@@ -1,5 +1,6 @@
 """What was measured to be faster: values for the axes of kernels, by op, geometry and band."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -58,12 +59,13 @@ class Tuning:
     """Choices that may be used here.
 
     ``source``: the file that they come from, None when none was read; ``warnings``: what of it is
-    not used, and why.
+    not used, and why; ``passed_over``: how many are for a library that is not loaded, by its name.
     """
 
     source: Path | None = None
     choices: Mapping[Row, Sequence[Choice]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, row: Row, geometry: frozenset[str], band: Band) -> Choice | None:
         """Return the choice for a row at a geometry, None when there is none."""
@@ -113,7 +115,7 @@ def fit(
         made_for: where they were measured.
         choices: all of a file.
         here: this machine, as it is going to serve.
-        libraries: those that are loaded; choices for others are passed over.
+        libraries: those that are loaded; choices for others are passed over and counted.
         source: the file, for warnings.
     """
     differences = list(_differences(made_for, here))
@@ -138,7 +140,8 @@ def fit(
             used.setdefault(choice.row, []).append(choice)
         else:
             warnings.append(f"{source}:{choice.line}: {reason}; the line is not used.")
-    return Tuning(source, used, tuple(warnings))
+    passed_over = Counter(c.row[1] for c in choices if c.row[1] not in here.libraries)
+    return Tuning(source, used, tuple(warnings), dict(sorted(passed_over.items())))
 
 
 def _unused(count: int) -> str:
@@ -172,8 +175,10 @@ def _misfit(choice: Choice, kernel: Kernel | None) -> str | None:
 
 
 def age_text(day: date, today: date) -> str:
-    """Say how long ago something was measured."""
+    """Say how long ago something was measured; of a day to come, that it has not come."""
     days = (today - day).days
-    if days <= 0:
+    if days < 0:
+        return f"{day.isoformat()}, which has not come yet"
+    if days == 0:
         return "today"
     return "1 day ago" if days == 1 else f"{days} days ago"

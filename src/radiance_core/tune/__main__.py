@@ -1,5 +1,16 @@
-"""``python -m radiance_core.tune``: rad-tune where its command is not installed."""
+"""Where ``rad-tune`` begins, which is also ``python -m radiance_core.tune``."""
 
-from radiance_core.tune.main import tune
+from radiance_core.cli.entry import begin
 
-tune()
+
+def main() -> None:
+    """Run the command line of ``rad-tune``."""
+    begin()
+    from radiance_core.cli.command import run_command
+    from radiance_core.tune.main import tune
+
+    run_command(tune, "rad-tune")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from radiance_abi.errors import ConfigurationError, RadianceError
+from radiance_abi.errors import ConfigurationError
 from radiance_core.build import Plan, measured_on, plan_model
 from radiance_core.cli.model_settings import build_settings, resolve_model
 from radiance_core.cli.options import config_of, setting_options
@@ -37,7 +37,7 @@ _SETTINGS = (
     type=click.IntRange(LEAST_ROUNDS),
     default=21,
     show_default=True,
-    help="how often each value is run",
+    help="how often each value is run; with fewer than 10, nothing can be told from noise",
 )
 @click.option(
     "--output",
@@ -53,15 +53,12 @@ def tune(context: click.Context, /, **params: Any) -> None:
     serving uses. One is kept where it wins by more than noise. What is written is read when a model
     is served here; choices for other models stay in the file.
     """
-    try:
-        config = config_of(context, params)
-        if config.values["model"] is None:
-            raise ConfigurationError(
-                "--model is missing: expected a GGUF file, a safetensors folder or a hub id"
-            )
-        _tune(config, params)
-    except RadianceError as error:
-        raise click.ClickException(str(error)) from error
+    config = config_of(context, params)
+    if config.values["model"] is None:
+        raise ConfigurationError(
+            "--model is missing: expected a GGUF file, a safetensors folder or a hub id"
+        )
+    _tune(config, params)
 
 
 def _tune(config: Config, params: Mapping[str, Any]) -> None:
@@ -92,9 +89,9 @@ def _tune(config: Config, params: Mapping[str, Any]) -> None:
 def _places(plan: Plan, op: str) -> list[Place]:
     places = [p for p in find_places(plan.resolution.nodes, plan.largest) if op in p.band.kernel.op]
     if not places:
-        named = f" whose op contains {op!r}" if op else ""
+        option, named = ("--op", f" whose op contains {op!r}") if op else ("--model", "")
         raise ConfigurationError(
-            f"rad-tune: expected a kernel with axes{named} among those that serve this model, got "
+            f"{option}: expected a kernel with axes{named} among those that serve this model, got "
             "none; --debug-graph of radiance shows them"
         )
     return places

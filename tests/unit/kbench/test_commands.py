@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from radiance_abi.errors import ConfigurationError
 from radiance_abi.vocabulary import STANDARD
+from radiance_core.cli.command import run_command
 from radiance_core.discover.libraries import Libraries
 from radiance_core.kbench import machine, main
 
@@ -16,11 +16,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 
 
-def run(command, *arguments):
+@pytest.fixture
+def run(capsys):
     """Run a command; return its status and what it printed."""
-    done = CliRunner().invoke(command, arguments)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
+
+    def run(command, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            run_command(command, f"rad-{command.name}", arguments)
+        return ended.value.code, "".join(capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture
@@ -29,12 +34,12 @@ def installed(monkeypatch):
 
     def install(*rows):
         found = Libraries((strangers.library(*rows),), dict(STANDARD), {}, (), ())
-        monkeypatch.setattr(main, "kernel_libraries", lambda _: found)
+        monkeypatch.setattr(main, "kernel_libraries", lambda *_: found)
 
     return install
 
 
-def test_a_right_library_passes_and_the_report_is_written(installed, tmp_path):
+def test_a_right_library_passes_and_the_report_is_written(installed, tmp_path, run):
     """Status 0; matrix, verdicts and speed are printed, and the file holds the same."""
     installed(strangers.row("add", strangers.add), strangers.row("mul", strangers.mul))
     out = tmp_path / "report.md"
@@ -48,7 +53,7 @@ def test_a_right_library_passes_and_the_report_is_written(installed, tmp_path):
     assert out.read_text().strip() == text.strip()
 
 
-def test_a_wrong_library_fails(installed):
+def test_a_wrong_library_fails(installed, run):
     """Status 1, and the fault is in what is printed."""
     installed(strangers.row("add", strangers.past_the_end))
     status, text = run(main.kbench, "--no-speed", "--op", "add")
@@ -57,7 +62,7 @@ def test_a_wrong_library_fails(installed):
     assert "1 rows with faults" in text
 
 
-def test_the_seed_repeats_what_is_drawn(installed):
+def test_the_seed_repeats_what_is_drawn(installed, run):
     """One seed, one text."""
     installed(strangers.row("add", strangers.add))
     first, second = (run(main.kbench, "--no-speed", "--op", "add", "--seed", "5") for _ in "ab")
@@ -65,7 +70,7 @@ def test_the_seed_repeats_what_is_drawn(installed):
     assert "seed 5" in first[1]
 
 
-def test_an_op_that_nobody_has_is_an_error(installed):
+def test_an_op_that_nobody_has_is_an_error(installed, run):
     """Nothing to judge is no pass."""
     installed(strangers.row("add", strangers.add))
     status, text = run(main.kbench, "--op", "no_such_op")
@@ -73,14 +78,40 @@ def test_an_op_that_nobody_has_is_an_error(installed):
     assert "--op no_such_op: expected a part of an op that an installed library has a row" in text
 
 
-def test_recording_needs_a_reference(tmp_path):
+def test_recording_needs_a_reference(tmp_path, run):
     """The text says what is missing."""
     status, text = run(main.kbench, "--record", str(tmp_path / "x.json"))
     assert status == 1
     assert "--record: expected --reference with the library to ask, got none" in text
 
 
-def test_schemas_are_printed_with_what_is_recorded():
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--library", "nosuch"], "rad-kbench: --library: library 'nosuch' is not installed"),
+        (["--library", "x", "--library", "x"], "rad-kbench: --library: "),
+        (["--record", "{}", "--reference", "nosuch"], "rad-kbench: --reference: library 'nosuch'"),
+    ],
+)
+def test_the_option_that_names_a_library_is_told(tmp_path, run, arguments, says):
+    """A name that is not installed is told with the option that it was given to."""
+    path = tmp_path / "x.json"
+    sizes = '"n_embd": 8, "n_ff": 8, "n_head": 1, "n_head_kv": 1, "head_dim": 8, "n_vocab": 8'
+    path.write_text('{"family": "x", "about": "y", "sizes": {%s, "encodings": []}}' % sizes)  # noqa: UP031
+    status, text = run(main.kbench, *(a.format(path) for a in arguments))
+    assert status == 1
+    assert text.startswith(says)
+
+
+def test_ops_that_nobody_knows_are_an_error(run):
+    """A text that is in no op's name is no success; the nearest name is offered."""
+    status, text = run(main.schemas, "rmsnrom")
+    assert (status, text.count("\n")) == (1, 1)
+    assert text.startswith("rad-schemas: rmsnrom: expected a part of the name of an op that is kn")
+    assert "; did you mean 'rmsnorm'?" in text
+
+
+def test_schemas_are_printed_with_what_is_recorded(run):
     """Every op's schema, and how many cases of which family there are."""
     status, text = run(main.schemas, "rmsnorm_add_q")
     assert status == 0

@@ -9,7 +9,7 @@ import pytest
 from radiance_abi import Axis, Kernel, KernelLibrary, Layout, le, plain
 from radiance_abi.kernels import ABI_VERSION
 from radiance_core.plan.sites import find_sites
-from radiance_core.resolve.facts import graph_facts
+from radiance_core.resolve.facts import graph_facts, tuning_facts
 from radiance_core.resolve.report import graph_text, selection_text
 from radiance_core.resolve.resolver import Resolver
 from radiance_core.resolve.stage import Resolution
@@ -135,9 +135,10 @@ def test_nodes_with_other_values_are_told_apart() -> None:
 
 
 def test_ages() -> None:
-    """Days are counted; a day that has not come yet is today."""
+    """Days are counted; a day that has not come yet is told as one."""
     texts = [age_text(DAY, DAY + timedelta(days=n)) for n in (-1, 0, 1, 2, 400)]
-    assert texts == ["today", "today", "1 day ago", "2 days ago", "400 days ago"]
+    told = f"{DAY.isoformat()}, which has not come yet"
+    assert texts == [told, "today", "1 day ago", "2 days ago", "400 days ago"]
 
 
 def libraries(version: str = "1.0") -> list[KernelLibrary]:
@@ -201,7 +202,28 @@ def test_a_line_that_does_not_fit_is_named(other: dict[str, Any], says: str) -> 
 
 
 def test_libraries_that_are_not_loaded_are_passed_over() -> None:
-    """Choices for a library that --kernels leaves out are no reason for a warning."""
+    """Choices for a library that --kernels leaves out, or that is not there, are only counted."""
     made_for = Machine("A Fast One", 2, {"a": "1.0", "b": "2"})
-    made = fit(made_for, [choice(row=("mine", "b", "k"))], HERE, libraries(), FILE)
+    others = [choice(row=("mine", name, "k")) for name in ("c", "b", "c")]
+    made = fit(made_for, others, HERE, libraries(), FILE)
     assert (dict(made.choices), made.warnings) == ({}, ())
+    assert list(made.passed_over.items()) == [("b", 1), ("c", 2)]
+
+
+def test_facts_of_choices_are_those_in_force() -> None:
+    """The file by its name, each choice that serves once, and what of the file does not serve."""
+    given = choice()
+    unused = choice(geometry=frozenset({"n=9"}))
+    made = Tuning(FILE, {given.row: [unused, given]}, ("w",), {"b": 2})
+    nodes = [resolver(made, tuned_kernel()).resolve(node())[0] for _ in range(2)]
+    told = tuning_facts(made, nodes)
+    assert (told["file"], told["passed_over"], told["num_warnings"]) == ("a.txt", {"b": 2}, 1)
+    assert told["choices"] == [
+        {
+            "op": "mine", "library": "a", "kernel": "k", "ranged": "M", "lower": 1, "upper": None,
+            "geometry": ["n=8"], "axes": {"ahead": 4}, "gain": 1.25, "tuned": DAY.isoformat(),
+        }
+    ]  # fmt: skip
+    none = resolver(UNTUNED, tuned_kernel()).resolve(node())[0]
+    told = tuning_facts(UNTUNED, [none])
+    assert (told["file"], told["choices"]) == (None, [])
