@@ -104,6 +104,8 @@ class _Binder:
         self.arena = arena
         self.kv = kv
         self.largest = largest
+        self._values: dict[tuple[object, ...], OperandTemplate] = {}
+        self._templates: dict[OperandTemplate, OperandTemplate] = {}
         self.slots = _Slots()
         self.memory = zeros((max(arena.total_bytes, 1),), np.dtype(np.uint8))
         self.arena_slot = self.slots.add(self.memory)
@@ -188,6 +190,14 @@ class _Binder:
         return self._value(operand)
 
     def _value(self, value: GraphValue) -> OperandTemplate:
+        """Return the template of a value; of equal ones, which each layer brings, the first."""
+        key = (value.storage, value.column, value.shape, value.dtype)
+        if key not in self._values:
+            made = self._made(value)
+            self._values[key] = self._templates.setdefault(made, made)
+        return self._values[key]
+
+    def _made(self, value: GraphValue) -> OperandTemplate:
         root, column = self.graph.root(value.storage)
         storage = self.graph.storages[root]
         item = dtype(value.dtype).bits // 8

@@ -48,6 +48,7 @@ class Tables:
         self, program: StepProgram, max_symbols: Sequence[int], states: States, num_threads: int
     ) -> None:
         self._kept: list[Any] = []
+        self._operands: dict[int, tuple[Any, Any]] = {}  # by identity: the program outlives them
         self.program = self._new("RadStepProgram *")
         self.num_nodes = self.program.num_nodes = len(program.nodes)
         nodes = self.program.nodes = self._new("RadStepNode[]", max(self.num_nodes, 1))
@@ -76,8 +77,11 @@ class Tables:
         )
         operands = self._new("RadStepOperand[]", max(count, 1))
         tensors = self._new("DLTensor[]", max(count, 1))
-        for o, t, operand in zip(operands, tensors, node.operands, strict=False):
-            self._fill_operand(o, t, operand)
+        for i, operand in enumerate(node.operands):
+            operands[i], tensors[i] = self._operand(operand)
+            if operand.slot >= 0:
+                # A step writes its rows here, so each tensor has one of its own.
+                tensors[i].shape = self._new("int64_t[]", list(operand.shape))
         bands = self._new("RadStepBand[]", len(node.bands))
         for b, band, state in zip(bands, node.bands, states, strict=True):
             self._fill_band(b, node, band, state)
@@ -87,6 +91,15 @@ class Tables:
         c.call.struct_bytes, c.call.num_tensors = ffi().sizeof("RadCall"), count
         c.call.tensors, c.call.layouts = tensors, layouts[0]
 
+    def _operand(self, operand: OperandTemplate) -> tuple[Any, Any]:
+        """Return an operand and its tensor, made once for all nodes that share the template."""
+        made = self._operands.get(id(operand))
+        if made is None:
+            o, t = self._new("RadStepOperand *"), self._new("DLTensor *")
+            self._fill_operand(o, t, operand)
+            made = self._operands[id(operand)] = o[0], t[0]
+        return made
+
     def _fill_operand(self, o: Any, t: Any, operand: OperandTemplate) -> None:
         o.slot, o.rows, o.first_row = operand.slot, operand.rows, operand.first_row
         if operand.slot < 0:
@@ -95,7 +108,6 @@ class Tables:
         o.row_bytes = operand.strides[0] * storage(operand.dtype).itemsize
         t.device.device_type, t.ndim = 1, len(operand.shape)
         t.dtype.code, t.dtype.bits, t.dtype.lanes = dtype(operand.dtype).dlpack
-        t.shape = self._new("int64_t[]", list(operand.shape))
         t.strides = self._new("int64_t[]", list(operand.strides))
 
     def _fill_band(self, b: Any, node: NodeTemplate, band: Band, state: Any) -> None:

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 from radiance_abi.architectures import Context
+from radiance_abi.encoding import Encoding
 from radiance_abi.ops import OpSchema
-from radiance_core.execute.program import SYMBOLS
 from radiance_core.graph.buffers import Buffers
 from radiance_core.graph.errors import DeclareError
-from radiance_core.graph.infer import infer_params, output_shape
+from radiance_core.graph.inferred import Inference, Inferred
 from radiance_core.graph.ir import (
     Extent,
     GraphIR,
     GraphKvGroup,
+    GraphOperand,
     GraphValue,
     GraphWeight,
     Node,
 )
-from radiance_core.graph.operands import check_dtypes, check_operands, dtype_of, node_name, rows_of
+from radiance_core.graph.operands import check_operands, node_name
 from radiance_core.graph.weights import WeightCatalog
 from radiance_core.nearest import did_you_mean
 
@@ -62,6 +63,8 @@ class GraphBuilder:
         self._catalog = weights
         self._serves = serves
         self._buffers = Buffers()
+        self._inference = Inference(ctx.dtype)
+        self._answers: dict[tuple[int, tuple[Encoding, ...]], bool] = {}
         self._nodes: list[Node] = []
         self._weights: dict[str, GraphWeight] = {}
         self._groups: list[GraphKvGroup] = []
@@ -160,13 +163,18 @@ class GraphBuilder:
 
     def op(self, op: str, *operands: Any, **params: float | str | None) -> Any:
         """Issue an op; see the contract."""
-        node, rewritten = self._make(op, operands, params)
+        schema, operands = self._checked(op, operands, asking=False)
+        inferred = self._infer(schema, operands, params)
         buffers = self._buffers
         buffers.clock += 1
-        for value in rewritten:
-            buffers.overwrite(value)
-        fresh = [replace(v, stamp=buffers.clock) for v in (*rewritten, *node.outputs)]
-        self._nodes.append(replace(node, outputs=tuple(fresh[len(rewritten) :])))
+        fresh = []
+        for spec, value in zip(schema.inputs, operands, strict=True):
+            if spec.role == "inout" and isinstance(value, GraphValue):
+                buffers.overwrite(value)
+                fresh.append(replace(value, stamp=buffers.clock))
+        node = self._node(schema, operands, inferred)
+        self._nodes.append(node)
+        fresh += node.outputs
         if not fresh:
             return None
         return fresh[0] if len(fresh) == 1 else tuple(fresh)
@@ -175,12 +183,17 @@ class GraphBuilder:
         """Return whether a loaded kernel serves this op at every row count."""
         if op not in self._schemas:
             return False
-        kept = len(self._buffers.storages)
-        try:
-            node, _ = self._make(op, operands, params, asking=True)
-            return self._serves(node)
-        finally:
-            del self._buffers.storages[kept:]
+        schema, operands = self._checked(op, operands, asking=True)
+        inferred = self._infer(schema, operands, params)
+        encodings = tuple(o.encoding for o in operands if isinstance(o, GraphWeight))
+        question = (id(inferred), encodings)  # it is kept: no other one gets its id
+        if question not in self._answers:
+            kept = len(self._buffers.storages)
+            try:
+                self._answers[question] = self._serves(self._node(schema, operands, inferred))
+            finally:
+                del self._buffers.storages[kept:]
+        return self._answers[question]
 
     def logits(self, value: GraphValue) -> None:
         """Name the result: f32 [OUT_ROWS, V]."""
@@ -211,41 +224,35 @@ class GraphBuilder:
             dict(self._outputs),
         )
 
-    def _make(
-        self,
-        op: str,
-        given: Sequence[Any],
-        params: Mapping[str, int | float | str | None],
-        *,
-        asking: bool = False,
-    ) -> tuple[Node, list[GraphValue]]:
-        """Return a node with its outputs, and the operands that it overwrites."""
+    def _checked(
+        self, op: str, given: Sequence[Any], *, asking: bool
+    ) -> tuple[OpSchema, tuple[GraphOperand, ...]]:
         schema = self._schemas.get(op)
         if schema is None:
             raise DeclareError(
                 f"op {op!r}: no loaded library and no standard op has that name"
                 f"{did_you_mean(op, self._schemas)}"
             )
-        operands = check_operands(schema, given, self._buffers, asking=asking)
+        return schema, check_operands(schema, given, self._buffers, asking=asking)
+
+    def _infer(
+        self,
+        schema: OpSchema,
+        operands: Sequence[GraphOperand],
+        params: Mapping[str, int | float | str | None],
+    ) -> Inferred:
         chosen = {k: v for k, v in params.items() if v is not None}
-        full = infer_params(schema, operands, chosen, self.ctx.dtype)
-        check_dtypes(schema, operands, full)
-        rows = rows_of(schema, operands, SYMBOLS)
-        ranged = schema.ranged
-        name = node_name(op, operands)
+        return self._inference.of(schema, operands, chosen)
+
+    def _node(
+        self, schema: OpSchema, operands: tuple[GraphOperand, ...], inferred: Inferred
+    ) -> Node:
+        """Return a node whose outputs are new."""
+        name = node_name(schema.op, operands)
         outputs = tuple(
-            self._buffers.new(
-                f"{name}.{spec.name}",
-                output_shape(spec, full, rows, op),
-                dtype_of(spec, full),
-                "node",
-            )
-            for spec in schema.outputs
+            self._buffers.new(f"{name}.{spec.name}", shape, dtype, "node")
+            for spec, (shape, dtype) in zip(schema.outputs, inferred.outputs, strict=True)
         )
-        rewritten = [
-            v
-            for spec, v in zip(schema.inputs, operands, strict=True)
-            if spec.role == "inout" and isinstance(v, GraphValue)
-        ]
+        rows, ranged = inferred.rows, schema.ranged
         symbol = None if ranged is None else RANGED_SYMBOL.get(ranged, rows)
-        return Node(name, schema, operands, full, outputs, rows, symbol), rewritten
+        return Node(name, schema, operands, inferred.params, outputs, rows, symbol)

@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from radiance_abi import plain
 from radiance_core.graph.builder import GraphBuilder
 from radiance_core.graph.errors import DeclareError
-from radiance_core.graph.ir import GraphIR, GraphValue
+from radiance_core.graph.ir import GraphIR, GraphValue, GraphWeight, Node
 from radiance_core.graph.sampler import declare_sampler
 
-from .building import builder, f32
+from .building import Facts, builder, f32
 
 EMBED = {"wte": f32(10, 8), "norm": f32(8)}
 
@@ -311,3 +312,38 @@ def test_a_draw_goes_by_its_stages_where_no_library_has_it_in_one() -> None:
     declare_sampler(g, g.finish().outputs["logits"], 256)
     ops = [n.schema.op.removeprefix("sample_") for n in g.finish().nodes[-7:]]
     assert ops == ["topk", "topp", "minp", "typical", "xtc", "pick", "logprobs"]
+
+
+def test_an_op_is_judged_by_all_that_inference_sees_though_one_like_it_was_accepted() -> None:
+    """Equal numbers of another kind, other extents and other types are not taken for the first."""
+    g = builder(EMBED)
+    x = embedded(g)
+    g.op("silu", x, n=8)
+    with refused("silu: param n: expected int, got 8.0"):
+        g.op("silu", x, n=8.0)
+    with refused("silu: operand x: expected n = 8, got 4"):
+        g.op("silu", g.columns(x, 0, 4), n=8)
+    with refused("silu: operand x: expected f32, got i32"):
+        g.op("silu", g.empty(("TOKENS", 8), "i32"), n=8, dtype="f32")
+
+
+def test_a_question_is_answered_for_each_encoding_and_asked_once() -> None:
+    """Whether an op is served may differ by a weight's encoding; no question is asked twice."""
+    asked = []
+
+    def serves(node: Node) -> bool:
+        weight = node.operands[1]
+        assert isinstance(weight, GraphWeight)
+        asked.append(weight.name)
+        return weight.encoding == plain("f32")
+
+    names = [f"w{i}" for i in range(3)]
+    kinds = dict(zip(names, ("f32", "bf16", "f32"), strict=True))
+    tensors = {name: Facts((8, 8), plain(kind)) for name, kind in kinds.items()}
+    g = builder(EMBED | tensors, serves=serves)
+    x = embedded(g)
+    for _ in range(2):
+        assert [g.has("gemm_nt", x, g.weight(name, (8, 8))) for name in names] == [
+            True, False, True,
+        ]  # fmt: skip
+    assert asked == ["w0", "w1"]
