@@ -62,10 +62,19 @@ def test_an_answer_is_the_same_alone_and_in_a_crowd(loaded: Loaded) -> None:
 
     async def crowd() -> list[list[Delta]]:
         async def late(delay: float, ids: tuple[int, ...], sampling: SamplingParams) -> list[Delta]:
-            await asyncio.sleep(delay)
+            if delay:
+                await asyncio.sleep(delay)
             return await answer(loaded, ids, sampling)
 
-        return await asyncio.gather(*(late(rng.random() * 0.3, *each) for each in asked))
+        # Some come before any of them can begin, the others while they run.
+        with loaded.engine._loop._wake:
+            delays = [0.0] * 4 + [rng.random() * 0.3 for _ in asked[4:]]
+            tasks = [
+                asyncio.create_task(late(delay, *each))
+                for delay, each in zip(delays, asked, strict=True)
+            ]
+            await asyncio.sleep(0)
+        return await asyncio.gather(*tasks)
 
     async def alone() -> list[list[Delta]]:
         return [await answer(loaded, *each) for each in asked]

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.clients.facts import KEY, MODEL
+from e2e.clients.facts import KEY, MODEL, PLACES, SEATS
 from gguf.scripts import gguf_new_metadata
 from live_server import LiveServer, running, small_model
 
 TEMPLATE = Path(__file__).parent / "chatml_with_tools.jinja"
-# Few places, so that a handful of requests fills them.
-PLACES = ("--max-num-seqs", "4", "--max-queued-requests", "2")
+LIMITS = ("--max-num-seqs", str(SEATS), "--max-queued-requests", str(PLACES))
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +30,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path) -> Iterator[LiveServer]:
     """One server for each module."""
-    options = ("--model", str(model), "--served-model-name", MODEL, "--api-key", KEY, *PLACES)
+    options = ("--model", str(model), "--served-model-name", MODEL, "--api-key", KEY, *LIMITS)
     with running(*options) as live:
         yield live

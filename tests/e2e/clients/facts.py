@@ -5,6 +5,7 @@ import time
 import urllib.request
 
 MODEL = "smol"
+SEATS, PLACES = 4, 2  # few, so that a handful of requests takes them
 KEY = "a-key-of-the-tests"
 GREETING = [{"role": "user", "content": "hi"}]
 COUNT = [{"role": "user", "content": "Count from one to fifty in words, please."}]
@@ -17,17 +18,23 @@ CITY = {
 ASK_WEATHER = "What is the weather in Paris?"
 
 
-def num_running(url: str) -> int:
-    """Return how many requests the server works on."""
-    asked = urllib.request.Request(f"{url}/load", headers={"x-api-key": KEY})
-    with urllib.request.urlopen(asked, timeout=10) as got:
-        return int(json.load(got)["server_load"])
+def engine_stats(url: str) -> dict[str, float]:
+    """Return what the engine has counted."""
+    asked = urllib.request.Request(f"{url}/stats", headers={"x-api-key": KEY})
+    with urllib.request.urlopen(asked, timeout=240) as got:
+        return dict(json.load(got)["engine"])
 
 
-def wait_idle(url: str, limit_s: float = 60.0) -> float:
+def num_held(url: str) -> int:
+    """Return how many requests the server works on, or lets wait."""
+    stats = engine_stats(url)
+    return int(stats["requests_running"] + stats["requests_waiting"])
+
+
+def wait_idle(url: str, limit_s: float = 240.0) -> float:
     """Wait until nothing runs; return the seconds that it took."""
     started = time.monotonic()
-    while num_running(url):
+    while num_held(url):
         assert time.monotonic() - started < limit_s, "a request goes on that nobody waits for"
         time.sleep(0.01)
     return time.monotonic() - started

@@ -6,8 +6,20 @@ from collections.abc import Iterator
 import anthropic
 import pydantic
 import pytest
-from e2e.clients.facts import ASK_WEATHER, CITY, COUNT, GREETING, KEY, MODEL, wait_idle
+from e2e.clients.facts import (
+    ASK_WEATHER,
+    CITY,
+    COUNT,
+    GREETING,
+    KEY,
+    MODEL,
+    PLACES,
+    SEATS,
+    num_held,
+    wait_idle,
+)
 from live_server import LiveServer
+from promptness import until, usually
 
 # The client has no names any more for what it once called temperature and top_k.
 GREEDY = {"extra_body": {"temperature": 0}}
@@ -120,22 +132,27 @@ def test_errors_by_class(client):
 
 
 async def test_a_full_server_is_a_rate_limit(server):
-    """Past its places and its queue the server refuses at once."""
-    asked = {"model": MODEL, "messages": COUNT, "max_tokens": 400, "stream": True,
+    """With its places and its queue taken the server refuses at once."""
+    asked = {"model": MODEL, "messages": COUNT, "max_tokens": 6000, "stream": True,
              "extra_body": {"ignore_eos": True}}  # fmt: skip
     async with anthropic.AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0) as client:
 
-        async def ask():
+        async def hold():
             async with await client.messages.create(**asked) as stream:
-                async for event in stream:
-                    if event.type == "content_block_delta":
-                        return
+                async for _ in stream:
+                    pass
 
-        results = await asyncio.gather(*(ask() for _ in range(16)), return_exceptions=True)
-    refused = [r for r in results if r is not None]
-    assert {type(r) for r in refused} == {anthropic.RateLimitError}
-    assert {r.body["error"]["type"] for r in refused} == {"rate_limit_error"}
-    assert len(refused) < 16
+        held = [asyncio.create_task(hold()) for _ in range(SEATS + PLACES)]
+        await until(lambda: num_held(server.url) == SEATS + PLACES)
+        results = await asyncio.gather(
+            *(client.messages.create(**asked) for _ in range(10)), return_exceptions=True
+        )
+        for each in held:
+            each.cancel()
+        ends = await asyncio.gather(*held, return_exceptions=True)
+    assert {type(r) for r in results} == {anthropic.RateLimitError}
+    assert {r.body["error"]["type"] for r in results} == {"rate_limit_error"}
+    assert {type(end) for end in ends} == {asyncio.CancelledError}
     wait_idle(server.url)
 
 
@@ -150,11 +167,18 @@ def test_null_fields_are_absent(client):
 
 def test_leaving_frees_the_server(client, server):
     """A timeout and a stream that is closed end the work behind them."""
-    asked = {"model": MODEL, "messages": COUNT, "max_tokens": 2000,
+    asked = {"model": MODEL, "messages": COUNT, "max_tokens": 6000,
              "extra_body": {"ignore_eos": True}}  # fmt: skip
-    with pytest.raises(anthropic.APITimeoutError):
-        client.with_options(timeout=0.3).messages.create(**asked)
-    assert wait_idle(server.url) < 1
-    with client.messages.stream(**asked) as stream:
-        next(iter(stream.text_stream))
-    assert wait_idle(server.url) < 1
+
+    def by_a_timeout():
+        with pytest.raises(anthropic.APITimeoutError):
+            client.with_options(timeout=0.3).messages.create(**asked)
+        return wait_idle(server.url)
+
+    def by_closing():
+        with client.messages.stream(**asked) as stream:
+            next(iter(stream.text_stream))
+        return wait_idle(server.url)
+
+    assert usually(by_a_timeout, 1) < 1
+    assert usually(by_closing, 1) < 1
