@@ -56,7 +56,7 @@ class Served:
         self.count += 1
         params = SamplingParams(**{"temperature": 0.0, "max_tokens": 4, **sampling})
         request = Request(f"r{self.count}", ids, params, constraint=constraint)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(280):
             return [delta async for delta in self.engine.generate(request)]
 
     def each(self, asked: list[tuple[tuple[int, ...], dict[str, Any]]]) -> list[list[Delta]]:
@@ -305,7 +305,7 @@ def test_biases_force_and_ban(served: Served) -> None:
 def test_no_end_before_min_tokens(served: Served) -> None:
     """What would end the text is never drawn before, rather than drawn and not shown."""
     ids = prompt(np.random.default_rng(), 9)
-    how = {"temperature": 0.0, "logit_bias": {514: 90.0, 13: 80.0}, "stop_token_ids": (13,)}
+    how = {"temperature": 0.0, "logit_bias": {514: 100.0, 13: 60.0}, "stop_token_ids": (13,)}
     assert tokens(served.one(ids, **how)) == (514,)
     deltas = served.one(ids, **how, min_tokens=5, max_tokens=9)
     drawn = tokens(deltas)
