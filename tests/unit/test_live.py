@@ -85,7 +85,28 @@ async def server():
     return made
 
 
-async def show(server, monkeypatch, out, attach_after_s=0.0, lines=0):
+@pytest.fixture
+def looked(monkeypatch):
+    """Set when a view has looked at its server."""
+    happened, look = threading.Event(), live.look
+
+    def noted(state):
+        seen = look(state)
+        happened.set()
+        return seen
+
+    monkeypatch.setattr(live, "look", noted)
+    return happened
+
+
+def ended(view):
+    """Stop a view; its thread may be slow, but ends."""
+    view.stop()
+    view._thread.join(60)
+    return not view._thread.is_alive()
+
+
+async def show(server, monkeypatch, looked, out, attach_after_s=0.0, lines=0):
     """Show a server until some lines are there; return for how long it had a model."""
     monkeypatch.setattr(live, "LINE_EVERY_S", 0.05)
     monkeypatch.setattr("sys.stdout", out)
@@ -94,27 +115,25 @@ async def show(server, monkeypatch, out, attach_after_s=0.0, lines=0):
     time.sleep(attach_after_s)
     began = time.monotonic()
     server.attach(Steady(), Named())
-    time.sleep(0.4)
+    assert looked.wait(60)
     while out.getvalue().count("\n") < lines:
         assert time.monotonic() - began < 60, out.getvalue()
         time.sleep(0.01)
-    view.stop()
-    assert "live" not in [t.name for t in threading.enumerate()]
+    assert ended(view)
     return time.monotonic() - began
 
 
-async def test_redirected_it_is_lines(server, monkeypatch):
+async def test_redirected_it_is_lines(server, monkeypatch, looked):
     """Without a terminal there are plain lines, from the moment that there is a model."""
     out = io.StringIO()
-    took = await show(server, monkeypatch, out, 0.2, lines=3)
+    took = await show(server, monkeypatch, looked, out, 0.2, lines=3)
     lines = out.getvalue().splitlines()
-    # One as the model comes, one a turn, one at the end.
-    assert 3 <= len(lines) <= took / 0.05 + 2
+    assert 3 <= len(lines) <= took / 0.05 + 1, "one a turn and one at the end"
     assert all(line.startswith("running=1 waiting=0 ") for line in lines)
     assert "\x1b" not in out.getvalue()
 
 
-async def test_the_last_look_is_of_the_end(server, monkeypatch):
+async def test_the_last_look_is_of_the_end(server, monkeypatch, looked):
     """What stays on the screen is what was true when the view was stopped."""
     out = io.StringIO()
     monkeypatch.setattr(live, "LINE_EVERY_S", 60)
@@ -122,21 +141,31 @@ async def test_the_last_look_is_of_the_end(server, monkeypatch):
     server.attach(Steady(), Named())
     view = live.LiveView(server)
     view.start()
-    time.sleep(0.3)
+    assert looked.wait(60)
     server.state.counts.finished["stop"] += 7
-    view.stop()
+    assert ended(view)
     (line,) = out.getvalue().splitlines()
     assert " finished=7 " in line
 
 
 async def test_a_reader_that_left_ends_the_view_only(server, monkeypatch):
     """A closed pipe stops the lines and raises nowhere."""
+    tried = threading.Event()
 
     class Closed(io.StringIO):
         def flush(self):
+            tried.set()
             raise BrokenPipeError
 
-    await show(server, monkeypatch, Closed())
+    monkeypatch.setattr(live, "LINE_EVERY_S", 0.05)
+    monkeypatch.setattr("sys.stdout", Closed())
+    server.attach(Steady(), Named())
+    view = live.LiveView(server)
+    view.start()
+    assert tried.wait(60)
+    view._thread.join(60)
+    assert not view._thread.is_alive()
+    assert ended(view)
 
 
 async def test_a_view_that_never_began_can_be_stopped(server):

@@ -95,13 +95,14 @@ class Tracing:
         operation = OPERATIONS.get(exchange.route)
         if operation is None:
             return
-        now = time.time_ns()
+        # In this order, so that no span begins before its request did.
+        elapsed_ms, now = exchange.elapsed_ms(), time.time_ns()
         span = self._tracer.start_span(
             f"{operation} {model}" if model else operation,
             context=TraceContextTextMapPropagator().extract(exchange.request.headers),
             kind=SpanKind.SERVER,
             attributes=attributes(exchange, status, operation, model),
-            start_time=now - round(exchange.elapsed_ms() * 1e6),
+            start_time=now - round(elapsed_ms * 1e6),
         )
         if status >= 500:
             span.set_status(StatusCode.ERROR)

@@ -106,11 +106,12 @@ async def until(condition: Callable[[], object], within_s: float = 240.0) -> Non
 
 
 async def idle(engine: LocalEngine, within_s: float = 240.0) -> None:
-    """Wait until nothing runs or waits and no page is held."""
+    """Wait until nothing runs or waits, no page is held, and the last step has been counted."""
     async with asyncio.timeout(within_s):
         while True:
             s = engine.stats()
             held = [v for k, v in s.items() if k.startswith("kv_pages_used_")]
-            if not any((*held, s["requests_running"], s["requests_waiting"])):
+            left = any((*held, s["requests_running"], s["requests_waiting"]))
+            if not left and engine._loop.busy_since is None:
                 return
             await asyncio.sleep(0.002)

@@ -115,9 +115,10 @@ class FakeModel:
 
     def run(self, shape: StepShape, abort: np.ndarray | None = None) -> None:
         """Write the caches, check that what attention reads is there, draw."""
+        gate = self.gate  # before others hear of it: the next one that a test puts up is for later
         self.entered.set()
-        if self.gate is not None:
-            self._wait(self.gate, None if self.hangs else abort)
+        if gate is not None:
+            self._wait(gate, None if self.hangs else abort)
         if self.fail_next is not None:
             error, self.fail_next = self.fail_next, None
             raise error

@@ -10,7 +10,7 @@ from radiance_core.engine.interface import Request
 from radiance_core.engine.sampling import SamplingParams
 from radiance_core.engine.sampling_row import ROW
 
-from .fake_engine import answer, deltas, idle, ids, request, running
+from .fake_engine import answer, at_once, deltas, idle, ids, request, running
 from .fake_model import FakeModel, plan
 
 
@@ -133,12 +133,13 @@ async def test_requests_share_steps_and_not_answers() -> None:
     wanted = [("".join(random.choices("abcdefgh", k=random.randint(1, 40))), random.randint(1, 20))
               for _ in range(30)]  # fmt: skip
     async with running(model, max_queued=40) as engine:
-        together = await asyncio.gather(*(answer(engine, t, max_tokens=n) for t, n in wanted))
+        tasks = await at_once(engine, [request(t, max_tokens=n) for t, n in wanted])
+        together = await asyncio.gather(*tasks)
         await idle(engine)
-        for (text, count), (got, last) in zip(wanted, together, strict=True):
+        for (text, count), got in zip(wanted, together, strict=True):
             expected = "".join(chr(ord(text[-1]) + 1 + i) for i in range(count))
-            assert got == expected
-            assert last.prompt_tokens == len(text)
+            assert "".join(d.text for d in got) == expected
+            assert got[-1].prompt_tokens == len(text)
     assert max(s.shape.seqs for s in model.steps) == 3
     assert any(0 < s.shape.decode_seqs < s.shape.seqs for s in model.steps)
 

@@ -54,6 +54,7 @@ async def test_right_guesses_save_steps(drafts: int) -> None:
         expected = await deltas(engine, request("h" + LOOP, max_tokens=100))
     async with running(quick) as engine:
         assert await deltas(engine, request("h" + LOOP, max_tokens=100)) == expected
+        await idle(engine)
         stats = engine.stats()
     assert len(quick.steps) <= 100 / (1 + drafts) + 14
     assert stats["accepted_tokens"] == stats["draft_tokens"] > 0
@@ -195,6 +196,7 @@ async def test_constraints_are_walked_and_taken_back() -> None:
     )
     async with running(model) as engine:
         got = await deltas(engine, req)
+        await idle(engine)
         stats = engine.stats()
     assert "".join(d.text for d in got) == ("ab" * 16)[:31]
     assert got[-1].finish_reason == "stop"

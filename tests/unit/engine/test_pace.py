@@ -63,11 +63,18 @@ async def test_a_prompt_that_others_wait_for_is_read_in_small_pieces(
     async with running(model) as engine:
         await deltas(engine, long_prompt("a"))
         assert max(s.shape.tokens for s in model.steps) == 256
+        await idle(engine)
         model.steps.clear()
+        model.entered.clear()
+        model.gate = threading.Event()
         writer = asyncio.create_task(answer(engine, "zz", max_tokens=400))
-        await until(lambda: engine.stats()["tokens_generated"] > 5)
-        await deltas(engine, long_prompt("b"))
-        assert not writer.done()
+        await until(model.entered.is_set)
+        reader = asyncio.create_task(deltas(engine, long_prompt("b")))
+        await until(lambda: engine.stats()["requests_waiting"] == 1)
+        model.gate.set()
+        await reader
+        read = [s for s in model.steps if ord("b") in s.tokens[-s.shape.max_q_len :]]
+        assert {s.shape.seqs for s in read} == {2}, "the other writes all the time"
         assert max(s.shape.tokens for s in model.steps) == LEAST_TOKENS + 1
         await writer
 

@@ -20,7 +20,7 @@ async def test_nothing_is_lost_between_threads() -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(240):
         for box in boxes:
             assert [(await box.get()).text for _ in range(count)] == [str(i) for i in range(count)]
     thread.join()

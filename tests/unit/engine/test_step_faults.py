@@ -113,7 +113,7 @@ async def test_a_fault_that_passes_ends_nothing() -> None:
     model = FakeModel(max_seqs=2)
     model.gate = threading.Event()
     async with running(model) as engine:
-        tasks = [asyncio.create_task(deltas(engine, request("ab"))) for _ in range(3)]
+        tasks = await at_once(engine, [request("ab") for _ in range(3)])
         await until(lambda: engine.stats()["requests_running"] >= 2)
         while model.fail_next is None:
             model.fail_next = kernel_error()

@@ -86,16 +86,32 @@ static int who(const RadCall *call, int64_t first, int64_t last, int worker)
     return RAD_OK;
 }
 
+/* until: y[i] = the worker that runs tile i, which ends when the word is no longer 0, or after a minute. */
+static int until(const RadCall *call, int64_t first, int64_t last, int worker)
+{
+    const volatile int32_t *word = call->tensors[0].data;
+    const struct timespec pause = { 0, 1000000 };
+    for (int64_t i = first; i < last; i++) {
+        row(&call->tensors[1], i)[0] = worker;
+        for (int k = 0; *word == 0 && k < 60000; k++)
+            nanosleep(&pause, NULL);
+    }
+    return RAD_OK;
+}
+static int64_t until_tiles(const RadCall *call) { return call->tensors[1].shape[0]; }
+
 static const RadKernel kernels[] = {
     { RAD_KERNEL("mix", "tiled"), .tiles = mix_tiles, .run = mix, .scratch = mix_scratch, .init = mix_init, .fini = mix_fini },
     { RAD_KERNEL("mix", "whole"), .run = mix_whole, .scratch = mix_scratch },
     { RAD_KERNEL("fault", "fault"), .tiles = fault_tiles, .run = fault },
     { RAD_KERNEL("who", "who"), .tiles = who_tiles, .run = who },
+    { RAD_KERNEL("until", "until"), .tiles = until_tiles, .run = until },
 };
 static const char *const schemas[] = {
     "mix(M~, n, k, tag?) x[M,n]:i32, b?[_,n]:i32, inout y[M,n]:i32 ->",
     "fault(M~, status, at) inout y[M,1]:i32 ->",
     "who(M~, us) inout y[M,1]:i32 ->",
+    "until(M~) word[_]:i32, inout y[M,1]:i32 ->",
 };
 
 RAD_EXPORT int32_t rad_abi_version(void);
@@ -103,6 +119,6 @@ RAD_EXPORT const RadLibrary *rad_library(void);
 int32_t rad_abi_version(void) { return RAD_ABI_VERSION; }
 const RadLibrary *rad_library(void)
 {
-    static const RadLibrary library = { sizeof(RadLibrary), "steps", "1", "host", 0, kernels, 4, 3, schemas, NULL };
+    static const RadLibrary library = { sizeof(RadLibrary), "steps", "1", "host", 0, kernels, 5, 4, schemas, NULL };
     return &library;
 }

@@ -1,6 +1,7 @@
 """A step ends early when another thread asks for it."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -24,11 +25,12 @@ from .programs import MAX_SYMBOLS, MOST, TOKENS, Memory, kernel, mix_node, symbo
 ANY = symbols_of(4, 4, 2)
 
 
-def slow_node(library: KernelLibrary, us: int) -> NodeTemplate:
-    """A node of one tile per row, each of which takes a while and writes who ran it."""
+def long_node(library: KernelLibrary) -> NodeTemplate:
+    """A node of one tile per row; each writes who runs it, and ends when the word is set."""
+    word = OperandTemplate(1, 0, "i32", (1,), (1,), -1, 0, None)
     y = OperandTemplate(0, 0, "i32", (MOST, 1), (1, 1), TOKENS, 0, None)
-    band = Band(MOST, kernel(library, "who"), (MOST, us))
-    return NodeTemplate("who", "blk.0 who", (y,), ("M", "us"), (band,), TOKENS, TOKENS)
+    band = Band(MOST, kernel(library, "until"), (MOST,))
+    return NodeTemplate("until", "blk.0 until", (word, y), ("M",), (band,), TOKENS, TOKENS)
 
 
 @pytest.mark.parametrize("make", [TwinExecutor, lambda: StepExecutor(1), lambda: StepExecutor(3)])
@@ -59,20 +61,24 @@ def test_a_set_word_ends_a_step_before_its_first_node(
 def test_a_word_set_by_another_thread_ends_a_long_node(
     library: KernelLibrary, threads: int
 ) -> None:
-    """A node of 32 tiles of 200 ms ends between two pieces; what it left is not taken as done."""
+    """A node of 32 long tiles ends between two pieces; what it left is not taken as done."""
     executor = StepExecutor(threads)
-    done, word = np.full((1, MOST), -1, np.int32), np.zeros(1, np.int32)
-    handle = executor.load(StepProgram((slow_node(library, 200_000),), 1), MAX_SYMBOLS)
-    quick = executor.load(StepProgram((slow_node(library, 1_000),), 1), MAX_SYMBOLS)
-    slots = np.array([done.ctypes.data], np.uint64)
-    timer = threading.Timer(0.03, lambda: word.fill(1))
-    timer.start()
-    with pytest.raises(StepAborted, match=r"blk\.0 who"):
+    done, word, go_on = np.full(MOST, -1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int32)
+    handle = executor.load(StepProgram((long_node(library),), 2), MAX_SYMBOLS)
+
+    def end_soon() -> None:
+        while (done == -1).all():
+            time.sleep(0.001)
+        word.fill(1)
+
+    ending = threading.Thread(target=end_soon)
+    ending.start()
+    slots = np.array([done.ctypes.data, word.ctypes.data], np.uint64)
+    with pytest.raises(StepAborted, match=r"blk\.0 until"):
         executor.run(handle, symbols_of(MOST, 0, 1), slots, word)
-    left = int((done == -1).sum())
-    timer.join()
-    assert left > 0, "tiles were left out"
-    word[0] = 0
-    executor.run(quick, symbols_of(MOST, 0, 1), slots, word)
+    ending.join()
+    assert (done == -1).any(), "tiles were left out"
+    word[0], slots[1] = 0, go_on.ctypes.data
+    executor.run(handle, symbols_of(MOST, 0, 1), slots, word)
     assert not (done == -1).any()
     executor.close()

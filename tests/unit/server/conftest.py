@@ -96,6 +96,7 @@ class FakeEngine:
         self.requests: list[Request] = []
         self.refusal: Exception | None = None
         self.gap_s = 0.0
+        self.queued_s = 0.25
         self.fail_after: int | None = None
         self.at_fault: Fault = "engine"
         self.said = "kernel gemm_nt failed at /usr/lib/x.so"
@@ -149,7 +150,8 @@ class FakeEngine:
                 sent += 1
             done = "stop" if sent == len(self.words) and not self.endless else "length"
             yield Delta("", 0, done, prompt_tokens=len(request.prompt_ids),
-                        completion_tokens=sent, cached_tokens=1, queued_s=0.25)  # fmt: skip
+                        completion_tokens=sent, cached_tokens=1,
+                        queued_s=self.queued_s)  # fmt: skip
         finally:
             self.open -= 1
             self.closed_at = asyncio.get_running_loop().time()

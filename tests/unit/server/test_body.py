@@ -3,13 +3,13 @@
 import asyncio
 import json
 import threading
-import time
 import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from processor_time import least
 
 from radiance_core.server import body
 from radiance_core.server.errors import ApiError
@@ -81,16 +81,20 @@ async def test_what_is_no_good_json_is_a_400(live, raw, words):
 )
 def test_bombs_cost_little(bomb):
     """Depth and number are refused before anything is built: in time and space near the body's."""
+
+    def parse():
+        with pytest.raises(ApiError) as caught:
+            body.parse(bomb, SETTINGS)
+        assert caught.value.status == 400
+
     tracemalloc.start()
-    started = time.process_time()
-    with pytest.raises(ApiError) as caught:
-        body.parse(bomb, SETTINGS)
-    took = time.process_time() - started
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert caught.value.status == 400
-    assert took < 1.5  # a fifth of this on an idle core; the machine may be shared
+    try:
+        parse()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert peak < 3 * len(bomb) + (64 << 20)
+    assert least(parse, 1.5) < 1.5  # a fifth of this on an idle core
 
 
 @pytest.mark.parametrize("depth", [1, 127, 128, 129, 130, 1000])
@@ -132,7 +136,8 @@ def test_any_bytes_are_json_or_a_400(raw):
 
 
 @hypothesis_settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(junk=st.dictionaries(
     st.sampled_from(["prompt", "n", "stop", "seed", "model", "echo", "stream_options", "logit_bias",

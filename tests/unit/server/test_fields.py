@@ -2,9 +2,10 @@
 
 import json
 import math
-import time
+from functools import partial
 
 import pytest
+from processor_time import least_async
 
 from radiance_core.server import fields
 from radiance_core.server.fields import RANGES, UNSERVED, near_miss
@@ -168,9 +169,8 @@ async def test_unknown_fields_without_number(live, hi):
         (hi | {"messages": [said | many]}, 10_000),
         (hi | {"messages": [said | {name: 1} for name in many]}, 33),
     ):
-        began = time.process_time()
+        assert await least_async(partial(live.post, CHAT, body), 2) < 2
         status, got, _ = await live.post(CHAT, body)
-        assert time.process_time() - began < 2
         assert (status, got["error"]["code"]) == (400, "unknown_parameter")
         assert f"body: expected at most 32 unknown fields, got {number};" in got["error"]["message"]
 

@@ -8,7 +8,7 @@ import socket
 import time
 
 import pytest
-from promptness import usually_async
+from promptness import until, usually_async
 
 from radiance_abi.errors import ConfigurationError
 from radiance_core.server.lifecycle import Server
@@ -65,18 +65,19 @@ async def test_drain_lets_running_requests_end(start, hi):
     """A drain refuses what is new, finishes what runs, and takes no longer than that."""
 
     async def drain():
-        live = await start()
-        live.engine.gap_s = 0.1
+        live = await start(drain_timeout_s=600.0)
+        live.engine.gate = asyncio.Event()
         running = asyncio.create_task(live.stream(CHAT, hi))
         whole = asyncio.create_task(live.post(CHAT, hi))
         while live.engine.open < 2:
             await asyncio.sleep(0.01)
         started = time.monotonic()
         draining = asyncio.create_task(live.server.drain())
-        await asyncio.sleep(0.05)
-        assert live.server.state.health().state == "draining"
+        await until(lambda: live.server.state.health().state == "draining")
         with pytest.raises(ConnectionError):
             await asyncio.open_connection("127.0.0.1", live.server.port)
+        assert not draining.done()
+        live.engine.gate.set()
         await draining
         took = time.monotonic() - started
         status, _, events = await running
@@ -93,6 +94,7 @@ async def test_drain_tells_those_it_cuts_off(start, hi):
     async def drain():
         live = await start(drain_timeout_s=0.3)
         live.engine.endless, live.engine.gap_s = True, 0.02
+        live.model.max_context = 100_000
         running = asyncio.create_task(live.stream(CHAT, hi))
         whole = asyncio.create_task(live.post(CHAT, hi))
         while live.engine.open < 2:
@@ -170,19 +172,20 @@ async def test_a_signal_while_loading_ends_the_load(start):
     """A server that is still loading stops at once."""
     spare = await start()
     server = Server(ServerSettings(port=0), "0")
-    cancelled = asyncio.Event()
+    loading, cancelled = asyncio.Event(), asyncio.Event()
 
     async def load():
+        loading.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             cancelled.set()
         return spare.engine, spare.model
 
     running = asyncio.create_task(server.run(load))
-    await asyncio.sleep(0.1)
+    await loading.wait()
     os.kill(os.getpid(), signal.SIGTERM)
-    assert await asyncio.wait_for(running, 50) == 0  # the load alone takes 60
+    assert await asyncio.wait_for(running, 120) == 0  # the load alone never ends
     assert cancelled.is_set()
 
 
@@ -207,6 +210,7 @@ async def test_the_second_signal_ends_at_once(start, hi, monkeypatch):
     async def end():
         spare = await start()
         spare.engine.endless, spare.engine.gap_s = True, 0.02
+        spare.model.max_context = 100_000
         server = Server(ServerSettings(port=0), "0")
 
         async def load():
@@ -220,7 +224,7 @@ async def test_the_second_signal_ends_at_once(start, hi, monkeypatch):
         async with spare.http.post(server.url + CHAT, data=body, headers=kind) as got:
             await got.content.readany()
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(0.2)
+            await until(lambda: server.state.phase == "draining")
             assert not running.done()
             started = time.monotonic()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -234,11 +238,11 @@ async def test_the_second_signal_ends_at_once(start, hi, monkeypatch):
 
 async def test_half_a_header_does_not_hold_up_the_end(start):
     """A client that has sent a letter and no more is not waited for until the drain's limit."""
-    live = await start(drain_timeout_s=60.0)
+    live = await start(drain_timeout_s=600.0)
     _, writer = await asyncio.open_connection("127.0.0.1", live.server.port)
     writer.write(b"G")
     await writer.drain()
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(50):
+    await until(lambda: any(c._first_byte_at is not None for c in live.server._listener.open))
+    async with asyncio.timeout(200):
         await live.server.drain()
     writer.close()

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 
 import pytest
+from promptness import until
 from unit.server.dialects import ANSWER, ARGUMENTS, FORMAT, answering, answering_bytes, named_events
 
 from radiance_core.engine.interface import EngineStopped, QueueFull
@@ -293,10 +295,16 @@ async def test_a_failure_in_the_middle_is_an_error_event(live):
 async def test_silence_is_kept_alive_by_pings(start):
     """While nothing comes, events named ping do."""
     live = await start(first_byte_s=0.02, keepalive_s=0.05)
-    live.engine.before_first_s = 0.3
-    names = [name for name, _ in await named_events(live, PATH, ASK)]
-    assert 2 <= names.count("ping") <= 8
+    live.engine.gate, text, began = asyncio.Event(), "", time.monotonic()
+    async with live.http.post(live.url + PATH, json={**ASK, "stream": True}) as got:
+        while text.count("event: ping\n") < 4:
+            text += (await got.content.readany()).decode()
+        live.engine.gate.set()
+        text += (await got.read()).decode()
+    names = [line.removeprefix("event: ") for line in text.split("\n") if line[:6] == "event:"]
+    assert 4 <= names.count("ping") <= (time.monotonic() - began) / 0.05 + 1
     assert names[0] == "message_start"
+    assert names[-1] == "message_stop"
 
 
 async def test_tokens_are_counted_as_they_would_be_asked(live):
@@ -330,11 +338,7 @@ async def test_a_client_that_leaves_frees_its_request(live):
     while not live.engine.open:
         await asyncio.sleep(0.01)
     asking.cancel()
-    for _ in range(100):
-        if not live.engine.open:
-            break
-        await asyncio.sleep(0.01)
-    assert live.engine.open == 0
+    await until(lambda: not live.engine.open)
 
 
 async def test_more_messages_than_tokens_are_refused_at_once(live):

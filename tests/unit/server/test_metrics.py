@@ -5,9 +5,10 @@ import itertools
 import random
 import time
 
-import aiohttp
 import pytest
+from processor_time import least
 from prometheus_client.parser import text_string_to_metric_families
+from promptness import until
 
 from radiance_core.engine.interface import Delta, QueueFull
 from radiance_core.server.counts import Counts, Histogram
@@ -81,7 +82,7 @@ async def test_metrics_say_what_the_engine_says(live):
 @pytest.mark.parametrize("stream", [False, True])
 async def test_finished_requests_move_the_counters(live, hi, stream):
     """Each choice counts by its finish reason; times are those that the client saw."""
-    live.engine.gap_s = 0.02
+    live.engine.gap_s, live.engine.queued_s = 0.02, 1e6
 
     async def ask(body):
         if stream:
@@ -104,7 +105,7 @@ async def test_finished_requests_move_the_counters(live, hi, stream):
     assert samples[f"{whole}_count",] == 4
     assert samples[f"{gap}_count",] == 2 * 4 + 1
     assert samples["vllm:request_queue_time_seconds_count",] == 4
-    assert samples["vllm:request_queue_time_seconds_sum",] == pytest.approx(1.0)
+    assert samples["vllm:request_queue_time_seconds_sum",] == pytest.approx(4e6)
     assert 3 * 0.02 <= samples[f"{first}_sum",] <= 2 * took
     assert 2 * 0.1 <= samples[f"{whole}_sum",] <= 2 * took
     assert 9 * 0.02 <= samples[f"{gap}_sum",] <= samples[f"{whole}_sum",]
@@ -134,11 +135,12 @@ async def test_what_does_not_finish_is_no_success(live, hi):
     live.engine.fail_after = 2
     assert (await live.post(CHAT, hi))[0] == 500
     live.engine.fail_after, live.engine.endless, live.engine.gap_s = None, True, 0.01
-    with pytest.raises(asyncio.TimeoutError):
-        await live.post(CHAT, hi, timeout=aiohttp.ClientTimeout(total=0.3))
-    async with asyncio.timeout(120):
-        while live.engine.open:
-            await asyncio.sleep(0.01)
+    live.model.max_context = 100_000
+    first = live.server.state.counts.first_token
+    abandoned = asyncio.create_task(live.post(CHAT, hi))
+    await until(lambda: sum(first.counts) == 2)
+    abandoned.cancel()
+    await until(lambda: not live.engine.open)
     samples, _ = await scrape(live)
     assert samples["vllm:request_success_total", "stop"] == 0
     assert samples["vllm:request_success_total", "length"] == 0
@@ -155,22 +157,25 @@ async def test_what_does_not_finish_is_no_success(live, hi):
 async def test_time_to_the_first_token_is_prefill(live, hi):
     """What the engine takes to the first token, less the wait in its queue, is prefill."""
     live.engine.before_first_s = 0.5
+    began = time.monotonic()
     await live.post(CHAT, hi)
+    took = time.monotonic() - began
     samples, _ = await scrape(live)
-    assert 0.2 <= samples["vllm:request_prefill_time_seconds_sum",] < 5
-    assert samples["vllm:request_decode_time_seconds_sum",] < 0.2
+    prefill = samples["vllm:request_prefill_time_seconds_sum",]
+    assert prefill >= 0.25
+    assert prefill + samples["vllm:request_decode_time_seconds_sum",] <= took - 0.25
 
 
 async def test_streams_that_end_early_are_counted_by_whose_doing(live, hi):
     """An error that ends a stream is a cut-off; a client that leaves one is a disconnect."""
     live.engine.endless, live.engine.gap_s = True, 0.01
-    with pytest.raises(asyncio.TimeoutError):
-        await live.stream(CHAT, hi, timeout=aiohttp.ClientTimeout(total=0.3))
+    live.model.max_context = 100_000
+    async with live.http.post(live.url + CHAT, json={**hi, "stream": True}) as got:
+        await got.content.readuntil(b"Hello")
+    await until(lambda: not live.engine.open)
     live.engine.fail_after = 2
     await live.stream(CHAT, hi)
-    async with asyncio.timeout(120):
-        while live.engine.open or live.server._listener.open:
-            await asyncio.sleep(0.01)
+    await until(lambda: not live.engine.open and not live.server._listener.open)
     samples, _ = await scrape(live)
     assert samples["radiance_client_disconnects_total",] == 1
     assert samples["radiance_streams_cut_off_total",] == 1
@@ -223,29 +228,31 @@ def test_histogram_against_a_count():
 
 
 def test_counting_a_request_is_cheap():
-    """What a request pays for being counted is microseconds; the bound is for a slow machine."""
+    """What a request pays for being counted is microseconds: less than 50."""
 
     class Ended:
         first_at, last_at, asked_at = {0: 1.0}, {0: 2.0}, 0.5
         last = {0: Delta("", 0, "stop", completion_tokens=100)}  # noqa: RUF012
 
+    def count():
+        for _ in range(10_000):
+            counts.note(Ended, 0.5)
+            counts.answered("/chat/completions", 200)
+
     counts = Counts()
-    began = time.thread_time()
-    for _ in range(10_000):
-        counts.note(Ended, 0.5)
-        counts.answered("/chat/completions", 200)
-    assert (time.thread_time() - began) / 10_000 < 50e-6
+    count()
     assert counts.finished["stop"] == counts.answers["/chat/completions", 200] == 10_000
     assert sum(counts.between_tokens.counts) == 990_000
+    assert least(count, 0.5, time.thread_time) < 0.5
 
 
 async def test_a_first_token_is_counted_when_it_comes(live, hi):
     """An answer that goes on is counted already; one that ends without a token is not."""
     live.engine.endless, live.engine.gap_s = True, 0.01
-    asked = asyncio.create_task(live.post(CHAT, {**hi, "max_tokens": 400}))
-    async with asyncio.timeout(120):
-        while (await live.get("/stats"))[1]["latency"]["first_token"]["count"] == 0:
-            await asyncio.sleep(0.01)
+    live.model.max_context = 100_000
+    asked = asyncio.create_task(live.post(CHAT, {**hi, "max_tokens": 50_000}))
+    while (await live.get("/stats"))[1]["latency"]["first_token"]["count"] == 0:
+        await asyncio.sleep(0.01)
     assert not asked.done()
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)

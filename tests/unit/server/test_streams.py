@@ -48,6 +48,7 @@ async def test_failure_in_the_middle_is_an_event_then_the_end(live, hi, how):
 async def test_a_client_that_leaves_frees_its_request(live, hi, how, stream):
     """Within 250 ms the engine's iterator is closed, however the client went; others go on."""
     live.engine.endless, live.engine.gap_s = True, 0.01
+    live.model.max_context = 100_000
 
     async def leave():
         bystander = asyncio.create_task(live.post(CHAT, hi | {"max_tokens": 60}))
@@ -100,7 +101,7 @@ async def test_headers_do_not_wait_for_a_slow_first_token(start, hi):
     async with live.http.post(live.url + CHAT, data=body, headers=kind) as got:
         text = ""
         while text.count(": keep-alive\n\n") < 2:
-            text += (await asyncio.wait_for(got.content.readany(), 20)).decode()
+            text += (await asyncio.wait_for(got.content.readany(), 120)).decode()
         assert "Hello" not in text
         live.engine.gate.set()
         text += (await got.read()).decode()
@@ -155,7 +156,7 @@ async def test_text_for_a_slow_reader_is_gathered_not_queued(start, hi):
     assert 60_000 < held() <= 64 * 1024 + 100
     raw = bytearray()
     while b"[DONE]" not in raw[-100:]:
-        raw += await asyncio.wait_for(reader.read(1 << 20), 20)
+        raw += await asyncio.wait_for(reader.read(1 << 20), 120)
     writer.close()
     assert raw.count(b"word ") > 999_000  # the rest was read with the first words
     assert max(map(len, raw.split(b"data: "))) > 60_000
@@ -211,11 +212,12 @@ async def test_many_random_departures_leak_nothing(live, hi):
 
 async def test_slow_headers_are_cut_off(start):
     """A client that never finishes its headers is dropped; one that says nothing, later."""
-    live = await start(header_timeout_s=0.3, idle_timeout_s=4)
+    live = await start(header_timeout_s=0.3, idle_timeout_s=600)
     slow_reader, slow = await asyncio.open_connection("127.0.0.1", live.server.port)
-    mute_reader, mute = await asyncio.open_connection("127.0.0.1", live.server.port)
-    slow.write(b"GET /version HTTP/1.1\r\nHost: local")
+    _, mute = await asyncio.open_connection("127.0.0.1", live.server.port)
+    await until(lambda: len(live.server._listener.open) == 2)
     started = time.monotonic()
+    slow.write(b"GET /version HTTP/1.1\r\nHost: local")
 
     async def drip():
         while True:
@@ -224,13 +226,18 @@ async def test_slow_headers_are_cut_off(start):
 
     dripping = asyncio.create_task(drip())
     with pytest.raises((ConnectionError, AssertionError)):
-        assert await asyncio.wait_for(slow_reader.read(), 5)
-    assert 0.2 < time.monotonic() - started < 3.9
+        assert await asyncio.wait_for(slow_reader.read(), 120)
+    assert time.monotonic() - started > 0.3
+    assert len(live.server._listener.open) == 1, "the mute one is still there"
     dripping.cancel()
-    with pytest.raises((ConnectionError, AssertionError)):
-        assert await asyncio.wait_for(mute_reader.read(), 20)
-    assert time.monotonic() - started > 3.9
     slow.close()
+    mute.close()
+    patient = await start(header_timeout_s=0.01, idle_timeout_s=1)
+    started = time.monotonic()
+    mute_reader, mute = await asyncio.open_connection("127.0.0.1", patient.server.port)
+    with pytest.raises((ConnectionError, AssertionError)):
+        assert await asyncio.wait_for(mute_reader.read(), 120)
+    assert time.monotonic() - started > 1
     mute.close()
 
 
@@ -240,6 +247,7 @@ async def test_connections_have_a_cap_and_idle_ones_give_way(start, hi):
     idle = [await asyncio.open_connection("127.0.0.1", live.server.port) for _ in range(3)]
     assert (await live.get("/version"))[0] == 200
     live.engine.endless, live.engine.gap_s = True, 0.01
+    live.model.max_context = 100_000
     busy = [await open_stream(live, hi) for _ in range(3)]
     await until(lambda: live.engine.open == 3)
     async with aiohttp.ClientSession() as newcomer, newcomer.get(live.url + "/version") as got:
