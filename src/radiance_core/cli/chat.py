@@ -81,6 +81,7 @@ class _Answer:
         request = Request(uuid.uuid4().hex, tuple(prompt_ids), self._sampling)
         task = asyncio.ensure_future(self._write(request))
         loop = asyncio.get_running_loop()
+        before = signal.getsignal(signal.SIGINT)
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         self.text: list[str] = []
         try:
@@ -89,6 +90,7 @@ class _Answer:
             self.stopped = True
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)  # the loop leaves one that raises
         return "".join(self.text)
 
     async def _write(self, request: Request) -> None:
@@ -162,8 +164,6 @@ def run_once(config: Config, model: str, prompt: str, ask: Ask, *, raw: bool) ->
 def run_chat(config: Config, model: str | None, ask: Ask, *, keeps_history: bool = True) -> int:
     """Talk until the end of input; return the exit status."""
     loaded = _load(config, model)
-    # From here on Ctrl-C stops an answer, or nothing.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with edited_lines(history_file() if keeps_history else None) as edited:
             return _Conversation(loaded, ask, edited=edited).go_on()
@@ -190,15 +190,15 @@ class _Conversation:
             )
         while True:
             try:
-                text = read_line(self._prompt, edited=self._edited).strip()
+                # From here on Ctrl-C stops an answer, or nothing.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                self._take(read_line(self._prompt, edited=self._edited).strip())
             except EOFError:
                 if self._prompt:
                     click.echo()
                 return 0
             except KeyboardInterrupt:
                 click.echo("\n(Ctrl-D ends the conversation)")
-                continue
-            self._take(text)
 
     def _take(self, text: str) -> None:
         if text == "/clear":
