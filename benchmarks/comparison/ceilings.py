@@ -1,6 +1,6 @@
 """What the machine can do at most, measured beside the contenders, and shares of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from radiance_core.kbench.machine import ceilings
@@ -10,29 +10,38 @@ from radiance_core.kbench.machine import ceilings
 class Peaks:
     """Measured maxima, a second: bytes read by one thread and by all, products of all threads.
 
-    Multiplications and additions count as two.
+    Multiplications and additions count as two; 0 where the processor has no such products.
     """
 
     threads: int
     one_read: float
     all_read: float
     i8: float
+    bf16: float
     f32: float
+
+    def share(self, ops: dict[str, float]) -> float | None:
+        """Return which part of a second some operations take at least, by their numbers.
+
+        None where some are of a kind whose peak is not known.
+        """
+        peaks = {numbers: float(getattr(self, numbers)) for numbers, count in ops.items() if count}
+        if not all(peaks.values()):
+            return None
+        return sum(ops[numbers] / peak for numbers, peak in peaks.items())
 
 
 def measure(threads: int) -> Peaks:
     """Measure; takes some seconds."""
     one = ceilings(1)
     all_ = ceilings(threads) if threads > 1 else one
-    return Peaks(threads, one.bytes_per_s, all_.bytes_per_s, all_.i8_per_s, all_.f32_per_s)
+    return Peaks(threads, one.bytes_per_s, all_.bytes_per_s, **all_.products_per_s)
 
 
 def best(measured: list[Peaks]) -> Peaks:
     """Return the highest of several measurements: another program can only lower one."""
-    return Peaks(
-        measured[0].threads,
-        *(max(getattr(p, n) for p in measured) for n in ("one_read", "all_read", "i8", "f32")),
-    )
+    names = [field.name for field in fields(Peaks)]
+    return Peaks(*(max(getattr(p, name) for p in measured) for name in names))
 
 
 def bytes_per_token(facts: dict[str, Any], tokens: int) -> float:
@@ -41,9 +50,9 @@ def bytes_per_token(facts: dict[str, Any], tokens: int) -> float:
     return float(facts["weight_bytes"] + cache)
 
 
-def ops_per_second(facts: dict[str, Any], prefill: float) -> float:
-    """Return multiplications and additions a second at a rate of prompt tokens.
+def ops_per_second(facts: dict[str, Any], prefill: float) -> dict[str, float]:
+    """Return multiplications and additions a second, by their numbers, at a rate of prompt tokens.
 
     Products of two planes of activations count once: it is what the prompt needs, not what is done.
     """
-    return float(facts["ops_per_prompt_token"] * prefill)
+    return {numbers: ops * prefill for numbers, ops in facts["ops_per_prompt_token"].items()}

@@ -83,10 +83,11 @@ def aims(files: Iterable[Compared]) -> str:
 def peaks(measured: Peaks) -> str:
     """Say what the machine reaches."""
     more = f", {measured.all_read / 1e9:.1f} with {measured.threads}"
+    bf16 = f", bf16 {measured.bf16 / 1e9:.0f}" if measured.bf16 else ""
     return (
         f"Reading memory: {measured.one_read / 1e9:.1f} GB/s with one thread"
         f"{more if measured.threads > 1 else ''}; int8 products "
-        f"{measured.i8 / 1e9:.0f} Gop/s, f32 {measured.f32 / 1e9:.0f}.\n"
+        f"{measured.i8 / 1e9:.0f} Gop/s{bf16}, f32 {measured.f32 / 1e9:.0f}.\n"
     )
 
 
@@ -101,14 +102,21 @@ def shares(files: Iterable[Compared], measured: Peaks, tokens: int) -> str:
             size = bytes_per_token(facts, tokens)
             read = size * statistics.median(series["decode"])
             done = ops_per_second(facts, statistics.median(series["prefill"]))
-            peak = measured.i8 if facts["integer"] else measured.f32
             rows.append([
                 compared.file, name, f"{size / 1e6:.1f} MB", f"{read / 1e9:.1f} GB/s",
-                share(read / measured.all_read, DECODE_SHARE), f"{done / 1e9:.0f} Gop/s",
-                share(done / peak, PREFILL_SHARE) + ("" if facts["integer"] else " of f32"),
+                share(read / measured.all_read, DECODE_SHARE),
+                f"{sum(done.values()) / 1e9:.0f} Gop/s", of_peaks(measured.share(done), done),
             ])  # fmt: skip
     titles = ["file", "", "read a token", "decode", "of reading (aim 90 %)", "prefill"]
     return markdown([*titles, "of the peak (aim 50 %)"], rows)
+
+
+def of_peaks(value: float | None, ops: dict[str, float]) -> str:
+    """Return a share of the peaks of the products that rows make, and of which these are."""
+    if value is None:
+        return "–"
+    named = " and ".join(numbers for numbers, count in ops.items() if count)
+    return share(value, PREFILL_SHARE) + ("" if named == "i8" else f" of {named}")
 
 
 def share(value: float, aim: float) -> str:
@@ -175,7 +183,8 @@ def prefill_bars(compared: Compared) -> dict[str, float]:
     if facts is None:
         return {}
     rates = {n: s["prefill"] for n, s in compared.series.items() if s.get("prefill")}
-    return {n: ops_per_second(facts, statistics.median(v)) / 1e9 for n, v in rates.items()}
+    ops = {n: ops_per_second(facts, statistics.median(v)) for n, v in rates.items()}
+    return {n: sum(done.values()) / 1e9 for n, done in ops.items()}
 
 
 __all__ = ["aims", "best_peer", "cell", "decode_bars", "markdown", "prefill_bars", "whole"]

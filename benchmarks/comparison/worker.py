@@ -65,26 +65,37 @@ class Radiance(Stepped):
         return self._stream.feed_prompt(ids)
 
     def facts(self) -> Answer:
-        """Return bytes that a step of one token reads, and multiplications of a prompt's token."""
+        """Return bytes that a step of one token reads, and multiplications of a prompt's token.
+
+        The latter by the numbers that activations are when they meet the weights.
+        """
         from radiance_core.graph.ir import GraphWeight
 
         plan = self._stream.plan
         nodes = [r.node for r in plan.resolution.nodes if r.node.schema.op != "embed_lookup"]
         origins = {
-            "|".join((*w.source.names, *w.source.planes))
+            "|".join((*w.source.names, *w.source.planes)): numbers_of(node)
             for node in nodes
             for w in node.operands
             if isinstance(w, GraphWeight)
         }
-        read = [site for key, site in plan.sites.items() if key[0] in origins]
-        rows = [s.weight for s in read if len(s.weight.shape) == 2]
-        inner = [w for w in rows if w.access != "vocabulary"]
+        read = {key: site for key, site in plan.sites.items() if key[0] in origins}
+        ops = dict.fromkeys(("i8", "bf16", "f32"), 0)
+        for key, site in read.items():
+            if len(site.weight.shape) == 2 and site.weight.access != "vocabulary":
+                ops[origins[key[0]]] += 2 * site.weight.shape[0] * site.weight.shape[1]
         return {
-            "weight_bytes": sum(s.nbytes for s in read),
+            "weight_bytes": sum(site.nbytes for site in read.values()),
             "cache_bytes_per_token": sum(sum(g.key_value_bytes) for g in plan.budget.groups),
-            "ops_per_prompt_token": 2 * sum(w.shape[0] * w.shape[1] for w in inner),
-            "integer": all(w.encoding.codes.element.meets_int8 for w in inner),
+            "ops_per_prompt_token": ops,
         }
+
+
+def numbers_of(node: Any) -> str:
+    """Return what activations of a product are when they meet its weights."""
+    if "planes" in node.params:
+        return "i8"
+    return "bf16" if "_bf16" in node.schema.op else "f32"
 
 
 class LlamaCpp(Stepped):

@@ -3,7 +3,9 @@
 import random
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -19,12 +21,14 @@ from comparison.rounds import Compared
 from comparison.servers import while_all_run, whole_rate
 from comparison.starting import has_text
 from comparison.table import cell, notes, whole
+from comparison.worker import numbers_of
 from peers import Making, said
 from streams import Timed
 
-PEAKS = Peaks(2, 20e9, 25e9, 900e9, 220e9)
+PEAKS = Peaks(2, 20e9, 25e9, 900e9, 460e9, 220e9)
 FACTS = {
-    "weight_bytes": 90e6, "cache_bytes_per_token": 1e5, "ops_per_prompt_token": 2e8, "integer": True
+    "weight_bytes": 90e6, "cache_bytes_per_token": 1e5,
+    "ops_per_prompt_token": {"i8": 2e8, "bf16": 0, "f32": 0},
 }  # fmt: skip
 
 
@@ -91,7 +95,37 @@ def test_shares_of_ceilings() -> None:
     rates = {"radiance": {"decode": [250.0], "prefill": [2000.0]}}
     text = whole([compared("m Q4_1", rates)], PEAKS, 128, "quiet")
     # 90 MB and 80 tokens of 0.1 MB are 98 MB; 2000 tokens of 0.2 Gop are 400 Gop/s of 900.
-    assert "98.0 MB | 24.5 GB/s | 98% | 400 Gop/s | 44% (below)" in text
+    assert "98.0 MB | 24.5 GB/s | 98% | 400 Gop/s | 44% (below) |" in text
+
+
+@pytest.mark.parametrize(
+    ("ops", "shown"),
+    [
+        ({"i8": 0, "bf16": 2e8, "f32": 0}, "400 Gop/s | 87% of bf16 |"),
+        ({"i8": 0, "bf16": 0, "f32": 5e7}, "100 Gop/s | 45% (below) of f32 |"),
+        # A second of 360 Gop of i8 and 110 of f32 is 0.4 s and 0.5 s of work.
+        ({"i8": 1.8e8, "bf16": 0, "f32": 5.5e7}, "470 Gop/s | 90% of i8 and f32 |"),
+    ],
+)
+def test_a_share_is_of_the_peaks_that_rows_use(ops: dict[str, float], shown: str) -> None:
+    """Each kind of numbers counts against its own peak; nothing is told of one not measured."""
+    one = compared("m BF16", {"radiance": {"decode": [250.0], "prefill": [2000.0]}})
+    one.facts["radiance"] = {**FACTS, "ops_per_prompt_token": ops}
+    assert shown in whole([one], PEAKS, 128, "quiet")
+    without = replace(PEAKS, bf16=0.0)
+    assert ("bf16 460, f32" in whole([one], PEAKS, 128, "quiet")) is True
+    text = whole([one], without, 128, "quiet")
+    assert "bf16 " not in text.partition("####")[0]
+    assert ("Gop/s | – |" in text) == bool(ops["bf16"])
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "numbers"),
+    [("gemm_nt_q", {"planes": 2}, "i8"), ("gemm_nt_bf16_add", {}, "bf16"), ("gemm_nt", {}, "f32")],
+)
+def test_products_are_of_what_activations_are(op: str, params: dict, numbers: str) -> None:
+    """Codes are i8 in any number of planes; what an op narrows is bf16; all else is f32."""
+    assert numbers_of(SimpleNamespace(schema=SimpleNamespace(op=op), params=params)) == numbers
 
 
 def test_a_cell_shows_median_and_spread() -> None:
@@ -143,8 +177,8 @@ def test_first_text_of_a_stream(line: bytes, *, text: bool) -> None:
 
 def test_the_best_of_ceilings() -> None:
     """A ceiling is the highest of what was measured, each for itself."""
-    other = Peaks(2, 25e9, 20e9, 800e9, 230e9)
-    assert best([PEAKS, other]) == Peaks(2, 25e9, 25e9, 900e9, 230e9)
+    other = Peaks(2, 25e9, 20e9, 800e9, 470e9, 230e9)
+    assert best([PEAKS, other]) == Peaks(2, 25e9, 25e9, 900e9, 470e9, 230e9)
 
 
 def test_a_busy_machine_is_warned_of() -> None:

@@ -1,7 +1,7 @@
-"""What this machine can do at most: bytes read a second, products of i8 and of f32 a second."""
+"""What this machine can do at most: bytes read a second, and products of three kinds of numbers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +18,20 @@ _MEASURE_S = 0.5
 _ROUNDS = 500_000
 
 
+NUMBERS = ("i8", "bf16", "f32")
+"""What products are made of, as far as the machine has instructions of their own for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What all threads reach together, each measured alone: reading, and products of two kinds.
+    """What all threads reach together, each measured alone: reading, and products by ``NUMBERS``.
 
     Multiplications and additions count as two. 0 where the machine has no such instructions.
     """
 
     threads: int
     bytes_per_s: float
-    i8_per_s: float
-    f32_per_s: float
+    products_per_s: Mapping[str, float]
 
 
 def ceilings(threads: int) -> Ceilings:
@@ -38,12 +41,9 @@ def ceilings(threads: int) -> Ceilings:
         ConfigurationError: the shared object that counts products is missing.
     """
     library = _open(Path(__file__).with_name(LIBRARY))
-    return Ceilings(
-        threads,
-        _read(threads),
-        _counted(library.rad_peak_i8, threads),
-        _counted(library.rad_peak_f32, threads),
-    )
+    counts = {numbers: getattr(library, f"rad_peak_{numbers}") for numbers in NUMBERS}
+    products = {numbers: _counted(count, threads) for numbers, count in counts.items()}
+    return Ceilings(threads, _read(threads), products)
 
 
 def best_seconds(job: Callable[[], object], least_s: float) -> float:
@@ -60,7 +60,7 @@ def best_seconds(job: Callable[[], object], least_s: float) -> float:
 
 def _open(path: Path) -> Any:
     ffi = cffi.FFI()
-    ffi.cdef("int64_t rad_peak_i8(int64_t rounds); int64_t rad_peak_f32(int64_t rounds);")
+    ffi.cdef("".join(f"int64_t rad_peak_{numbers}(int64_t rounds);" for numbers in NUMBERS))
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -78,6 +78,8 @@ def _read(threads: int) -> float:
 
 
 def _counted(count: Callable[[int], int], threads: int) -> float:
+    if count(1) == 0:
+        return 0.0
     rounds = [_ROUNDS] * threads
     with ThreadPoolExecutor(threads) as pool:
         took = best_seconds(lambda: list(pool.map(count, rounds)), _MEASURE_S)

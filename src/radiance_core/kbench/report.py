@@ -54,17 +54,18 @@ def verdicts(found: Sequence[Verdict]) -> Iterator[str]:
 def speed(found: Sequence[Speed], most: Ceilings) -> Iterator[str]:
     """Yield the table of speeds, with the share of what the machine can do."""
     yield "## Speed\n"
+    peaks = [f"of {n} {p / 1e9:.0f}" for n, p in most.products_per_s.items() if p]
     yield (
         f"{most.threads} threads; reading memory reaches {most.bytes_per_s / 1e9:.1f} GB/s, "
-        f"products of i8 {most.i8_per_s / 1e9:.0f} and of f32 {most.f32_per_s / 1e9:.0f} Gop/s. "
+        f"products {', '.join(peaks) or 'of none'} Gop/s. "
         "The best of some 40 ms a call, on the same operands over and over: what fits into a cache "
         "is read faster than memory.\n"
     )
     yield _row(["library", "row", "case", "µs", "GB/s", "of reading", "Gop/s", "of the peak"])
     yield _row(["---"] * 8)
     for s in found:
-        peak = most.i8_per_s if s.integer else most.f32_per_s
-        products = [f"{s.products_per_s / 1e9:.0f}", _percent(s.products_per_s, peak)]
+        share = _percent(s.products_per_s, most.products_per_s[s.numbers])
+        products = [f"{s.products_per_s / 1e9:.0f}", f"{share} of {s.numbers}"]
         yield _row(
             [
                 s.library, f"`{s.kernel.name}`", f"`{s.case}`", f"{s.seconds * 1e6:.1f}",

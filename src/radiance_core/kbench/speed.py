@@ -24,7 +24,7 @@ _PREFILL_ROWS = 256
 class Speed:
     """Best time of one call.
 
-    ``products`` counts multiplications and additions, 0 of other ops; ``integer``: those of codes.
+    ``products`` counts multiplications and additions, 0 of other ops; ``numbers``: of which.
     """
 
     library: str
@@ -33,7 +33,7 @@ class Speed:
     seconds: float
     nbytes: int
     products: int
-    integer: bool
+    numbers: str
 
     @property
     def bytes_per_s(self) -> float:
@@ -72,7 +72,7 @@ def speeds(library: str, kernel: Kernel, drawn: Drawn, threads: int) -> Iterator
                 took,
                 _bytes(call),
                 _products(sized),
-                sized.has("a_scale"),
+                _numbers(sized),
             )
 
 
@@ -94,6 +94,13 @@ def _products(case: Case) -> int:
     if "gemm" not in case.schema.op or weight is None:
         return 0
     return 2 * case.integer("M") * int(np.prod(weight.shape))
+
+
+def _numbers(case: Case) -> str:
+    """Return of which ``NUMBERS`` the products of a case are: as narrow as its activations."""
+    if case.has("a_scale"):
+        return "i8"
+    return "bf16" if "_bf16" in case.schema.op else "f32"
 
 
 def _bytes(call: Call) -> int:

@@ -1,6 +1,7 @@
 """rad-kbench and rad-schemas as commands."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from radiance_abi.errors import ConfigurationError
 from radiance_abi.vocabulary import STANDARD
 from radiance_core.cli.command import run_command
 from radiance_core.discover.libraries import Libraries
-from radiance_core.kbench import machine, main
+from radiance_core.kbench import machine, main, report
+from radiance_core.kbench.speed import Speed
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -121,11 +123,30 @@ def test_schemas_are_printed_with_what_is_recorded(run):
 
 
 def test_peaks_are_measured_with_the_compiled_part():
-    """Reading, i8 and f32 are what a processor may reach."""
+    """Reading and products of each kind are what a processor may reach; bf16 where it has that."""
     most = machine.ceilings(1)
     assert 1e8 < most.bytes_per_s < 1e13
-    assert 1e8 < most.f32_per_s < 1e13
-    assert most.f32_per_s / 2 < most.i8_per_s < 1e14
+    products = most.products_per_s
+    assert tuple(products) == machine.NUMBERS
+    assert 1e8 < products["f32"] < 1e13
+    assert products["f32"] / 2 < products["i8"] < 1e14
+    flags = Path("/proc/cpuinfo").read_text()
+    assert (products["bf16"] > 0) == ("avx512_bf16" in flags)
+
+
+def test_shares_are_of_the_numbers_that_products_are_made_of():
+    """Products are held against the peak of their numbers; one that is unknown has no shares."""
+    row = strangers.row("gemm_nt_bf16", strangers.add)
+    peaks = {"i8": 9e9, "bf16": 4e9, "f32": 2e9}
+    for numbers, share in (("i8", "33"), ("bf16", "75"), ("f32", "150")):
+        speed = Speed("s", row, "c", 1.0, 100, 3 * 10**9, numbers)
+        text = "\n".join(report.speed([speed], machine.Ceilings(2, 1e9, peaks)))
+        assert "products of i8 9, of bf16 4, of f32 2 Gop/s" in text
+        assert f"| 3 | {share} % of {numbers} |" in text
+    none = machine.Ceilings(2, 1e9, {**peaks, "bf16": 0.0})
+    text = "\n".join(report.speed([replace(speed, numbers="bf16")], none))
+    assert "products of i8 9, of f32 2 Gop/s" in text
+    assert "| 3 | – of bf16 |" in text
 
 
 def test_a_missing_part_is_named(tmp_path):
