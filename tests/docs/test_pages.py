@@ -26,7 +26,7 @@ def name_of(page: object) -> str:
     return str(page.relative_to(ROOT)) if isinstance(page, Path) else str(page)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", ACTIVE, ids=name_of)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Files are written, code runs, commands print what is shown, servers stop cleanly."""

@@ -11,7 +11,7 @@ import pytest
 
 from oot.fresh import PLUGINS, ROOT, Fresh, ask_python, distribution_name
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(5400)
 RECORDING = Path(__file__).with_name("recording.py")
 NATIVE = ("radiance", "radiance-libavx")
 FOLDERS = (ROOT, ROOT / "abi", *(ROOT / "plugins" / name for name in PLUGINS))

@@ -12,7 +12,7 @@ from pages.following import Follower
 
 from oot.fresh import ROOT, Fresh, ask_python
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(5400)
 GUIDE = ROOT / "docs" / "guide"
 HERE = Path(__file__).parent
 QUESTION = "Name three colours."

@@ -3,23 +3,20 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ports import lasting_port
+
 from pages.page import Block, Command, blocks, commands, matches
 
-COMMAND_S = 240
-START_S = 120
-
-
-def free_port() -> int:
-    """Return a TCP port that nothing listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+COMMAND_S = 480
+START_S = 240
+END_S = 120
+DROPPED = ("RADIANCE_", "PYTHON", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_")
+"""Beginnings of variables that would change what commands do or print."""
 
 
 class PageError(AssertionError):
@@ -44,14 +41,14 @@ class Follower:
 
     folder: Path
     bin_folder: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lasting_port)
     outputs: dict[str, str] = field(default_factory=dict)
     _servers: list[Server] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables that commands see: those of this process, the path, no settings."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RADIANCE_", "PYTHON"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(DROPPED)}
         return {
             **kept,
             "PATH": f"{self.bin_folder}{os.pathsep}{os.environ['PATH']}",
@@ -138,6 +135,8 @@ class Follower:
         while True:
             ended = process.poll() is not None
             printed = output.read_text(encoding="utf-8", errors="replace")
+            # The last line may be half written.
+            printed = printed[: printed.rfind("\n") + 1]
             self.outputs[command.text] = printed
             if matches(expected, printed, whole=False):
                 return
@@ -151,11 +150,13 @@ class Follower:
     def _end(self, server: Server, where: str) -> None:
         server.process.send_signal(signal.SIGTERM)
         try:
-            status = server.process.wait(60)
+            status = server.process.wait(END_S)
         except subprocess.TimeoutExpired:
             server.process.kill()
             server.process.wait()
-            raise PageError(f"{where}: expected the server to stop in 60 s, it did not") from None
+            raise PageError(
+                f"{where}: expected the server to stop in {END_S} s, it did not"
+            ) from None
         if status != 0:
             printed = server.output.read_text(encoding="utf-8", errors="replace")
             raise PageError(f"{where}: expected a clean stop, got status {status}:\n{printed}")
