@@ -67,6 +67,22 @@ def scaled(codes: StoredTensor, scale: StoredTensor, file: Path) -> StoredTensor
     return replace(codes, dtype=ENCODING.codes.dtype, shape=shape)
 
 
+def check_alone(stored: StoredTensor, file: Path) -> None:
+    """Require that a tensor without scales is one of numbers, not of packed codes.
+
+    Raises:
+        ModelFileError: it has the type and the extents of codes, and is no scale itself.
+    """
+    if stored.dtype == "u8" and len(stored.shape) > 1 and not stored.name.endswith(SUFFIX):
+        raise ModelFileError(
+            file,
+            f"expected {stored.name}{SUFFIX} with the scales of these codes of Quark's MXFP4, in "
+            "this file or another part of the model, got no such; complete the download, or "
+            "export the model again",
+            stored.name,
+        )
+
+
 def _check_export(quantization: Mapping[str, Any], file: Path) -> None:
     export = quantization.get("export")
     stored = export.get("weight_format", "real_quantized") if isinstance(export, dict) else None

@@ -177,6 +177,7 @@ def _group_quark(entries: dict[str, _Piece]) -> _Weights:
             pieces = {"codes": _Piece(codes.file, weight), "scale": scale}
             weights[name] = (quark.ENCODING, pieces)
         else:
+            quark.check_alone(codes.stored, codes.file.path)
             weights[name] = (plain(codes.stored.dtype), {"codes": codes})
     return {name: weight for name, weight in weights.items() if name not in taken}
 

@@ -169,3 +169,21 @@ def test_other_ways_of_quark_are_refused(
     packed, scales, _ = random_pair(2, 64)
     with pytest.raises(ModelFileError, match=message):
         opened(tmp_path, {"w": packed, "w_scale": scales}, quark_config(**changes))
+
+
+def test_codes_without_scales_are_named(tmp_path: Path) -> None:
+    """The text has the tensor, the scales that it lacks, its file, and what to do."""
+    packed, scales, _ = random_pair(2, 64)
+    arrays = {"a.weight": packed, "a.weight_scale": scales, "b.weight": packed}
+    told = (
+        r"m/model\.safetensors: tensor 'b\.weight': expected b\.weight_scale with the scales of "
+        r"these codes of Quark's MXFP4, .* got no such; complete the download, or export"
+    )
+    with pytest.raises(ModelFileError, match=told):
+        opened(tmp_path, arrays)
+
+
+def test_bytes_that_are_no_codes_need_no_scales(tmp_path: Path) -> None:
+    """A vector of bytes, and scales whose codes are not there, stay what they are."""
+    arrays = {"v": np.zeros(8, np.uint8), "gone_scale": np.zeros((2, 2), np.uint8)}
+    assert list(opened(tmp_path, arrays).tensors) == list(arrays)
