@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from radiance_core.resolve.result import UNBOUNDED, Miss, ResolvedBand, ResolvedNode
+from radiance_core.resolve.result import UNBOUNDED, Miss, Refusal, ResolvedBand, ResolvedNode
 from radiance_core.resolve.tuning import age_text
+
+_MOST_REFUSALS = 4
 
 
 def band_text(lower: int, upper: int, ranged: str | None) -> str:
@@ -40,19 +42,35 @@ def misses_text(misses: Sequence[Miss]) -> str:
     return "\n".join(lines)
 
 
-def reference_text(ops: Mapping[str, str], arch: str, others: Mapping[str, list[str]]) -> str:
-    """Spell the refusal to serve through a reference library."""
+def reference_text(
+    ops: Mapping[str, str],
+    arch: str,
+    others: Mapping[str, list[str]],
+    refusals: Sequence[tuple[str, Refusal]],
+) -> str:
+    """Spell the refusal to serve through a reference library.
+
+    Args:
+        ops: those that it would serve, and its name.
+        arch: architecture id.
+        others: by op, libraries that are installed and not loaded.
+        refusals: why rows of other libraries do not serve an op, with that op.
+    """
     names = sorted(set(ops.values()))
     can = sorted({lib for op in ops for lib in others.get(op, [])})
     if can:
         fast = f"installed and able: --kernels {','.join([*can, *names])}"
     else:
         fast = "no installed library does"
+    asked = [f"{op}: {r.library}.{r.kernel}: {r.reason}" for op, r in refusals[:_MOST_REFUSALS]]
+    rest = f"; and {len(refusals) - len(asked)} more" if len(refusals) > len(asked) else ""
+    why = f" Rows that do not: {'; '.join(asked)}{rest}." if asked else ""
+    count = "1 op of {} resolves" if len(ops) == 1 else f"{len(ops)} ops of {{}} resolve"
     return (
-        f"{len(ops)} ops of {arch} resolve only to a reference library ({', '.join(names)}), which "
+        f"{count.format(arch)} only to a reference library ({', '.join(names)}), which "
         f"serves orders of magnitude slower than this machine can: {', '.join(sorted(ops))}. To "
-        f"serve them fast add a library that implements them ({fast}). To go on anyway: "
-        "--debug-accept-reference-kernels."
+        f"serve them fast add a library that serves them as they are here ({fast}).{why} To go on "
+        "anyway: --debug-accept-reference-kernels."
     )
 
 

@@ -80,11 +80,15 @@ def refuse_reference(resolution: Resolution, arch: str, others: Mapping[str, lis
         others: op to installed libraries that serve it but were not loaded.
 
     Raises:
-        ResolveError: names every such op and what would serve it fast.
+        ResolveError: names every such op, what would serve it fast, and what does not and why.
     """
     ops = resolution.reference_ops()
     if ops:
-        raise ResolveError(reference_text(ops, arch, others))
+        slow = [
+            (n.node.schema.op, b) for n in resolution.nodes for b in n.bands if b.library.reference
+        ]
+        refusals = dict.fromkeys((op, refusal) for op, band in slow for refusal in band.refused)
+        raise ResolveError(reference_text(ops, arch, others, list(refusals)))
 
 
 def _group(node: Node) -> str | None:

@@ -116,13 +116,29 @@ def test_reference_libraries_stop_the_start() -> None:
     with refused(
         "3 ops of toy resolve only to a reference library (slow), which serves orders of magnitude "
         "slower than this machine can: attn_paged, embed_lookup, gather_rows. To serve them fast "
-        "add a library that implements them (no installed library does). To go on anyway: "
-        "--debug-accept-reference-kernels."
+        "add a library that serves them as they are here (no installed library does). To go on "
+        "anyway: --debug-accept-reference-kernels."
     ):
         refuse_reference(found, "toy", {})
     with refused("(installed and able: --kernels other,quick,slow)"):
         refuse_reference(found, "toy", {"attn_paged": ["quick"], "gather_rows": ["other"]})
     refuse_reference(resolved(library("a", attention("k", *SIZE), *rest())), "toy", {})
+
+
+def test_rows_that_leave_an_op_to_a_reference_library_say_why() -> None:
+    """A fast library that has the op, and not for this geometry or encoding, is named with that."""
+    slow = library("slow", attention("k", *SIZE), *rest(), reference=True)
+    picky = [kernel(f"k{n}", isin("dtype", "f64"), op="gather_rows") for n in range(6)]
+    found = resolved(library("fast", attention("k", *SIZE), *rest("gather_rows"), *picky), slow)
+    with refused(
+        "1 op of toy resolves only to a reference library (slow), which serves orders of magnitude "
+        "slower than this machine can: gather_rows. To serve them fast add a library that serves "
+        "them as they are here (no installed library does). Rows that do not: "
+        "gather_rows: fast.k0: dtype in {f64} not met by dtype=f32; "
+    ):
+        refuse_reference(found, "toy", {})
+    with refused("fast.k3: dtype in {f64} not met by dtype=f32; and 2 more. To go on anyway: --"):
+        refuse_reference(found, "toy", {})
 
 
 def test_the_cache_type_can_be_asked_for() -> None:
