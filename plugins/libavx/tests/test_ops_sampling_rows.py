@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processor_time import least
 
 from radiance_abi.testing.sampling_inputs import BIAS, DRY, GREEDY, LOGPROBS, MASK, XTC, settings_of
 
@@ -80,9 +81,10 @@ def test_dry_of_a_long_conversation_takes_linear_time(best: Any, pattern: str) -
     fields = {"flags": DRY, "dry_multiplier": 0.8, "dry_base": 1.75, "hist_len": n}
     params = settings_of({**fields, "dry_penalty_last_n": -1})
     logits = np.zeros((1, vocab), np.float32)
-    start = time.thread_time()
     assert call(best, "sample_dry", [logits, params, tokens, None], n_vocab=vocab) == 0
-    assert time.thread_time() - start < 1.0
+    again = [logits.copy(), params, tokens, None]
+    took = least(lambda: call(best, "sample_dry", again, n_vocab=vocab), 1.0, time.thread_time)
+    assert took < 1.0
     assert np.isfinite(logits).all()
     lowered = {"one token": [0], "two tokens": [0], "no repetition": []}[pattern]
     assert np.flatnonzero(logits[0]).tolist() == lowered

@@ -16,7 +16,7 @@ from radiance_core.constrain.errors import ConstraintError
 from radiance_core.constrain.native import TOO_HARD, PlainVocabulary
 
 _START_SECONDS = 30.0
-_LAST_SECONDS = 0.2
+_LAST_SECONDS = 5.0
 _WALL_SECONDS = 30.0
 """Far over the processor time that a trial may take: a busy machine is no fault of a constraint."""
 

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from processor_time import least
 from unit.chat_format.families import FAMILIES, SPECIAL, template
 from unit.chat_format.reading import read
 from unit.chat_format.vocabulary import Bytes, taken
@@ -178,11 +179,10 @@ def test_a_template_without_end_costs_one_limit(deriving):
 )
 def test_odd_long_templates_are_looked_at_in_time(text, deriving):
     """Long runs of whatever marks are made of cost no more than moments."""
-    before = time.process_time()
     one = "{{- '<c>' + call.name + '>' }}{{- call.arguments | tojson }}{{- '</c>' }}"
     source = template(one, before=text, thoughts="{{- message.reasoning }}")
     form, _ = deriving(source)
-    assert time.process_time() - before < 5
     assert form.reasoning is None
-    deriving("{% raw %}" + text + "{% endraw %}")
-    assert time.process_time() - before < 10
+    assert least(lambda: deriving(source), 5) < 5
+    raw = "{% raw %}" + text + "{% endraw %}"
+    assert least(lambda: deriving(raw), 5) < 5

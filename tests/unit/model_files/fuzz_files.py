@@ -180,8 +180,11 @@ def read_all(path: Path) -> str:
     return "opened"
 
 
-def run(seeds: Any, seconds: float) -> Counter[str]:
-    """Run cases until the seeds or the seconds are used up; returns how they ended."""
+def run(seeds: Any, seconds: float, at_least: int = 0) -> Counter[str]:
+    """Run cases until the seeds or the seconds are used up; returns how they ended.
+
+    A slow machine takes longer over so many as ``at_least``.
+    """
     results: Counter[str] = Counter()
     end = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -190,7 +193,7 @@ def run(seeds: Any, seconds: float) -> Counter[str]:
                 results[run_case(seed, Path(folder))] += 1
             except Exception as err:
                 raise AssertionError(f"seed {seed}: {type(err).__name__}: {err}") from err
-            if time.monotonic() > end:
+            if time.monotonic() > end and results.total() >= at_least:
                 break
     return results
 

@@ -1,7 +1,6 @@
 """Opening GGUF models: metadata, row ranges, split files, threads, memory."""
 
 import struct
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from processor_time import least
 
 from radiance_abi.encoding import check_planes
 from radiance_core.model_files import ModelFileError, open_checkpoint
@@ -189,12 +189,8 @@ def test_big_vocabularies_parse_fast(tmp_path: Path) -> None:
     raw.key("tokenizer.ggml.tokens", "[str]", tokens)
     raw.key("tokenizer.ggml.scores", "[f32]", [0.5] * len(tokens))
     path = raw.write(tmp_path / "m.gguf")
-    took = []
-    for _ in range(5):
-        start = time.process_time()
-        checkpoint = open_checkpoint(path)
-        took.append(time.process_time() - start)
-    assert min(took) < 0.3
+    assert least(lambda: open_checkpoint(path), 0.3) < 0.3
+    checkpoint = open_checkpoint(path)
     assert checkpoint.metadata["tokenizer.ggml.tokens"] == tokens
 
 
@@ -213,15 +209,20 @@ def test_threads_read_ranges_of_one_tensor(tmp_path: Path) -> None:
         assert np.array_equal(joined.view(np.uint8), whole[role].view(np.uint8))
 
 
+def resident_bytes(path: Path) -> int:
+    """Return how much of a file's mappings is resident; of the whole process it is estimated."""
+    maps = psutil.Process().memory_maps(grouped=False)
+    return sum(each.rss for each in maps if each.path == str(path))
+
+
 def test_release_gives_memory_back(tmp_path: Path) -> None:
     """Pages of a released tensor leave the resident set, and come back on the next read."""
     count = 1 << 24
     path = Gguf().tensor("w", (count // 4096, 1024), 0, bytes(count)).write(tmp_path / "m.gguf")
     checkpoint = open_checkpoint(path)
-    process = psutil.Process()
     view = checkpoint.read("w")["codes"]
     assert view.sum() == 0
-    before = process.memory_info().rss
+    before = resident_bytes(path)
     checkpoint.release("w")
-    assert before - process.memory_info().rss > count * 0.9
+    assert before - resident_bytes(path) > count * 0.9
     assert view.sum() == 0

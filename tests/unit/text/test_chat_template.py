@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import psutil
 import pytest
 from unit.text.chat_samples import (
     CHATML,
@@ -169,12 +170,12 @@ def test_attacks_end_in_an_error(make: Make, attack: str) -> None:
 )
 def test_next_render_works(make: Make, attack: str) -> None:
     """After an attack on one render, the same template renders the next conversation."""
-    template = make(
-        "{% if n %}" + attack.replace("\n", "") + "{% else %}fine{% endif %}", seconds=1
-    )
+    template = make("{% if n %}" + attack.replace("\n", "") + "{% else %}fine{% endif %}")
     for _ in range(2):
+        template._process._seconds = 1
         with pytest.raises(TemplateError):
             template.render(HELLO, extra={"n": 9})
+        template._process._seconds = 60
         assert template.render(HELLO, extra={"n": 0}) == "fine"
 
 
@@ -303,15 +304,25 @@ class TestErrors:
 
     def test_process_lost_while_rendering(self, make: Make) -> None:
         """A process that dies under a render gives an error, and the next render another one."""
-        template = make("{% if n %}" + LOOPS + "{% endif %}fine", seconds=5)
+        template = make("{% if n %}" + LOOPS + "{% endif %}fine")
         template.render(HELLO)
         pid = template._process.pid
         assert pid is not None
-        threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+        process = psutil.Process(pid)
+        before = process.cpu_times().user
+
+        def kill_at_work() -> None:
+            while process.cpu_times().user < before + 0.1:
+                time.sleep(0.001)
+            process.kill()
+
+        killing = threading.Thread(target=kill_at_work)
+        killing.start()
         with pytest.raises(
             TemplateError, match="expected a text, the template process ended"
         ) as got:
             template.render(HELLO, extra={"n": 1})
+        killing.join()
         assert got.value.kind == "too_large"
         assert template.render(HELLO) == "fine"
 
@@ -322,7 +333,8 @@ class TestErrors:
         pid = template._process.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
+        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
         assert "hi" in template.render(HELLO)
         assert template._process.pid != pid
 
