@@ -100,7 +100,7 @@ SETTINGS: tuple[Setting, ...] = (
         "str",
         "auto",
         "numbers of the conversation cache: auto (what the kernels prefer), f32, bf16, f16, or "
-        "packed ones that are less exact: fp8, fp8_v4, k6_v4",
+        "packed ones that are less exact: int8, fp8, k8_v4, fp8_v4, k6_v4",
         choices=("auto", *CACHE_DTYPES),
     ),
     Setting(

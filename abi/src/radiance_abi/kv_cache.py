@@ -5,8 +5,9 @@ name packed forms: the slots of one page and head share one run of bytes,
 
     | codes of the keys | codes of the values | scales of the keys | scales of the values |
 
-each part by slot. What a stored number stands for depends on its own token alone, so a page means
-the same to every sequence that shares it, wherever their prompts were cut (ADR 0009).
+What a stored number stands for depends on its own token alone, so a page means the same to every
+sequence that shares it, wherever their prompts were cut (ADR 0009). Codes lie slot by slot, or in
+the words of four bytes that instructions for products of integers take (``Half.words``).
 
 Settings name these words, so reading settings must not import numpy: dtypes are imported late.
 """
@@ -14,7 +15,7 @@ Settings name these words, so reading settings must not import numpy: dtypes are
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from radiance_abi.errors import AbiError
 
@@ -43,12 +44,25 @@ class Half:
 
     ``bits``: of one code. ``grouped``: integers with an f16 scale for each GROUP; otherwise E4M3
     codes with one power of two for the head. ``rotated``: it is a Walsh-Hadamard transform of
-    groups of ``rotation(head_dim)`` numbers that is stored.
+    groups of ``rotation(head_dim)`` numbers that is stored. ``words``: None where a slot's codes
+    lie together; otherwise a word of four bytes holds consecutive numbers of one slot, and words of
+    all slots lie side by side ("dims"), or one number of consecutive slots, and words of all
+    numbers lie side by side ("slots"), which takes a block_size that is a multiple of 8::
+
+        dims   [head_dim / 4][block_size][4]    byte b of a word is number 4i + b
+        slots  [block_size / 4][head_dim][4]    byte b of a word is slot 4i + b; or of 4 bits,
+               [block_size / 8][head_dim][4]    slot 8i + b and, in the high bits, slot 8i + 4 + b
     """
 
     bits: int
     grouped: bool
     rotated: bool
+    words: Literal["dims", "slots"] | None = None
+
+    @property
+    def signed(self) -> bool:
+        """Say whether integers are two's complement, and not from 0 on."""
+        return self.words == "slots" and self.bits == 8
 
     def code_bytes(self, head_dim: int) -> int:
         """Return the bytes of one slot's codes."""
@@ -115,6 +129,9 @@ class CacheDtype:
 _E4M3_KEY = Half(8, grouped=False, rotated=True)
 _E4M3_VALUE = Half(8, grouped=False, rotated=False)
 _I6_KEY, _I4_VALUE = Half(6, grouped=True, rotated=True), Half(4, grouped=True, rotated=True)
+_WORD_KEY = Half(8, grouped=True, rotated=True, words="dims")
+_WORD_VALUE = Half(8, grouped=True, rotated=False, words="slots")
+_WORD_V4 = Half(4, grouped=True, rotated=True, words="slots")
 
 CACHE_DTYPES: Final[Mapping[str, CacheDtype]] = MappingProxyType(
     {
@@ -123,7 +140,9 @@ CACHE_DTYPES: Final[Mapping[str, CacheDtype]] = MappingProxyType(
             CacheDtype("f32"),
             CacheDtype("bf16"),
             CacheDtype("f16"),
+            CacheDtype("int8", (_WORD_KEY, _WORD_VALUE)),
             CacheDtype("fp8", (_E4M3_KEY, _E4M3_VALUE)),
+            CacheDtype("k8_v4", (_WORD_KEY, _WORD_V4)),
             CacheDtype("fp8_v4", (_E4M3_KEY, _I4_VALUE)),
             CacheDtype("k6_v4", (_I6_KEY, _I4_VALUE)),
         )

@@ -141,12 +141,14 @@ Elements from rot on stay as they are.""",
     "Cache": """\
 A page of the cache is [n_head_kv, block_size, kv_row]. With a float `kv_dtype` a slot of one head
 is head_dim numbers of its key and then as many of its value. Otherwise elements are bytes, and
-the block_size * kv_row bytes of one page and head are, each by slot: codes of the keys, codes of
-the values, scales of the keys, scales of the values.
+the block_size * kv_row bytes of one page and head are: codes of the keys, codes of the values,
+scales of the keys, scales of the values.
 
 | kv_dtype | keys | values |
 |---|---|---|
+| `int8` | 8-bit integers, rotated, in words | 8-bit integers, in words |
 | `fp8` | E4M3, rotated | E4M3 |
+| `k8_v4` | 8-bit integers, rotated, in words | 4-bit integers, rotated, in words |
 | `fp8_v4` | E4M3, rotated | 4-bit integers, rotated |
 | `k6_v4` | 6-bit integers, rotated | 4-bit integers, rotated |
 
@@ -159,9 +161,15 @@ less, e being at least 1; a code is x / scale rounded. e = 255 with codes 0 stan
 *Integers* of b bits: a scale is f16 for 32 numbers, m / -2^(b-1) where m is the number of largest
 magnitude (the positive one of two); a code is x / scale rounded and clamped, plus 2^(b-1). A
 scale of 0 is +0 and has codes 2^(b-1), and one of NaN is 0x7e00 with such codes. Scales of one
-page lie group by group, those of slots side by side. A group of 32 codes is 16 bytes, byte i with
-the low 4 bits of number i and, above, of number i + 16, and for 6 bits two more little-endian u32
-with the high 2 bits of numbers 0 .. 15 and 16 .. 31, lowest first.""",
+page lie group by group, those of slots side by side. Codes lie slot by slot. A group of 32 is 16
+bytes, byte i with the low 4 bits of number i and, above, of number i + 16, and for 6 bits two more
+little-endian u32 with the high 2 bits of numbers 0 .. 15 and 16 .. 31, lowest first.
+
+*In words* codes lie in words of four bytes, and block_size is a multiple of 8. Keys are
+[head_dim / 4][block_size][4]: a word has four consecutive numbers of one slot. Values of 8 bits
+are [block_size / 4][head_dim][4]: a word has one number of four consecutive slots; they are two's
+complement, that is, without the 2^(b-1). Values of 4 bits are [block_size / 8][head_dim][4]: byte
+j of a word has slot j of eight in its low bits and slot 4 + j in its high ones.""",
     "Attention": """\
 Rows
 cu_seqlens[s] .. cu_seqlens[s+1] belong to sequence s and are its last ones: row i of Q sits at

@@ -23,13 +23,17 @@ struct KvStore {
         LIBAVX_TRY(bind_rows(c.tensors[1], k.rows, heads * head_dim, &v));
         LIBAVX_TRY(bind_line(c.tensors[2], k.rows, &slots));
         LIBAVX_TRY(cache.bind(c.tensors[3], c.params[4].s, heads, block_size, head_dim));
-        grid.cut(k.rows, 1, rad_blocks(8192, heads * head_dim));
+        if (in_words())
+            grid.cut(2 * heads * groups(), 1, 8192 / cache_group / (k.rows + 1) + 1);
+        else
+            grid.cut(k.rows, 1, rad_blocks(8192, heads * head_dim));
         return RAD_OK;
     }
     int64_t tiles() const { return grid.tiles(); }
     int tile(int64_t t, int) const
     {
         const Grid::Piece p = grid.piece(t);
+        if (in_words()) return write_words(p.row, p.row_end);
         for (int64_t r = p.row; r < p.row_end; r++) {
             const int64_t slot = slots[r];
             if (slot < 0) continue;
@@ -56,6 +60,27 @@ struct KvStore {
                 store_part<E>(at + head_dim + i, load_part<F32>(v.row(r) + from, part), part);
             }
     }
+    bool in_words() const { return cache.form != nullptr && cache.form->in_words(); }
+    int64_t groups() const { return head_dim / cache_group; }
+
+    // Words of values hold several slots, of which two may share a byte. So a tile has all tokens of
+    // some groups, which are first the keys' and then the values', by head.
+    int write_words(int64_t first, int64_t last) const
+    {
+        for (int64_t r = 0; r < k.rows; r++) {
+            const int64_t slot = slots[r];
+            if (slot < 0) continue;
+            if (slot / block_size >= cache.pages()) return RAD_INVAL;
+            for (int64_t i = first; i < last; i++) {
+                const int64_t half = i / (heads * groups()), head = i / groups() % heads;
+                const Area area(cache, slot / block_size, head, head_dim);
+                pack_words(cache.form->halves[half], (half ? v : k).row(r) + head * head_dim,
+                           head_dim, block_size, slot % block_size, i % groups(),
+                           area.codes[half], area.scales[half]);
+            }
+        }
+        return RAD_OK;
+    }
     void write_packed(int64_t r, int64_t slot) const
     {
         alignas(64) float row[most_head_dim];
@@ -74,11 +99,16 @@ const RadConstraint where_fp8[] = {RAD_IN("dtype", "f32"), RAD_IN("kv_dtype", "f
 const RadConstraint where_integers[] = {RAD_IN("dtype", "f32"), RAD_IN("kv_dtype", "fp8_v4 k6_v4"),
                                         RAD_DIV("head_dim", cache_group),
                                         RAD_LE("head_dim", most_head_dim)};
+const RadConstraint where_words[] = {RAD_IN("dtype", "f32"), RAD_IN("kv_dtype", "int8 k8_v4"),
+                                     RAD_DIV("head_dim", cache_group),
+                                     RAD_DIV("block_size", word_slots),
+                                     RAD_LE("head_dim", most_head_dim)};
 
 const RadKernel rows[] = {
     row<KvStore>("kv_store", where),
     row<KvStore>("kv_store", where_fp8, nullptr, "kv_store_fp8"),
     row<KvStore>("kv_store", where_integers, nullptr, "kv_store_integers"),
+    row<KvStore>("kv_store", where_words, nullptr, "kv_store_words"),
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Packed slots of the conversation cache: where they lie in a page, and what they stand for.
 //
-// The forms are radiance_abi.kv_cache's. The bytes of one page and head are, each by slot:
+// The forms are radiance_abi.kv_cache's. The bytes of one page and head are:
 //
 //     | codes of the keys | codes of the values | scales of the keys | scales of the values |
 //
-// Every number that is read is exact in f32 (a code of at most 6 bits times a scale of 11, or
+// Every number that is read is exact in f32 (a code of at most 8 bits times a scale of 11, or
 // E4M3 times a power of two), so it does not matter where in a kernel it is widened.
 #ifndef LIBAVX_OPS_CACHE_H_
 #define LIBAVX_OPS_CACHE_H_
@@ -18,11 +18,18 @@ namespace {  // plain names, which other files of this level may use for somethi
 constexpr int64_t most_head_dim = 4096;
 constexpr int cache_group = 32;  // numbers that share a scale, where codes are integers
 
-struct Half {
-    int bits;  // 8: E4M3 and a power of two for the head; 6 or 4: integers
-    bool rotated;
+// How codes lie: each slot's together, or in words of four bytes that hold consecutive numbers of a
+// slot ([dim / 4][block][4]), or one number of consecutive slots ([block / 4][dim][4], of 4 bits
+// [block / 8][dim][4] with the later four slots in the high bits).
+enum class Order { slot, dims, slots };
+constexpr int64_t word_slots = 8;  // the block is a multiple where codes lie in words
 
-    bool grouped() const { return bits != 8; }
+struct Half {
+    int bits;  // 8 by slot: E4M3 and a power of two for the head; otherwise integers
+    bool rotated;
+    Order order = Order::slot;
+
+    bool grouped() const { return bits != 8 || order != Order::slot; }
     int64_t code_bytes(int64_t dim) const { return dim * bits / 8; }
     int64_t scale_bytes(int64_t dim) const { return grouped() ? dim / cache_group * 2 : 1; }
     int64_t row(int64_t dim) const { return code_bytes(dim) + scale_bytes(dim); }
@@ -33,6 +40,7 @@ struct Form {
     Half halves[2];  // of keys and of values
 
     int64_t row(int64_t dim) const { return halves[0].row(dim) + halves[1].row(dim); }
+    bool in_words() const { return halves[0].order != Order::slot; }
 };
 
 // NULL: a plain element type.
@@ -42,6 +50,8 @@ LIBAVX_INLINE const Form *form_of(const char *name)
         {"fp8", {{8, true}, {8, false}}},
         {"fp8_v4", {{8, true}, {4, true}}},
         {"k6_v4", {{6, true}, {4, true}}},
+        {"int8", {{8, true, Order::dims}, {8, false, Order::slots}}},
+        {"k8_v4", {{8, true, Order::dims}, {4, true, Order::slots}}},
     };
     for (const Form &f : forms)
         if (strcmp(f.name, name) == 0) return &f;
@@ -62,7 +72,8 @@ struct Cache {
         else if (!is_type(t, kDLUInt, 8))
             return RAD_DTYPE;
         else if (dim % 8 != 0 || dim > most_head_dim ||
-                 (form->halves[1].grouped() && dim % cache_group != 0))
+                 (form->halves[1].grouped() && dim % cache_group != 0) ||
+                 (form->in_words() && block % word_slots != 0))
             return RAD_SHAPE;
         const int64_t row = form ? form->row(dim) : 2 * dim;
         const int64_t extents[4] = {any, heads, block, row};

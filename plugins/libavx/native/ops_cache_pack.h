@@ -71,8 +71,8 @@ LIBAVX_INLINE void pack_e4m3(const float *x, int64_t dim, uint8_t *codes, uint8_
         bytes_store(codes + d, to_e4m3(f32_load(x + d) * f32_set(inverse)), rad_min(16, dim - d));
 }
 
-// One group: 32 numbers to codes of `bits` bits and an f16 scale.
-LIBAVX_INLINE void pack_group(const float *x, int bits, uint8_t *codes, uint8_t *scale)
+// One group: 32 numbers to codes from 0 on, of `bits` bits, and an f16 scale.
+LIBAVX_INLINE void quantise(const float *x, int bits, int32_t *code, uint8_t *scale)
 {
     const int most = 1 << (bits - 1);
     const f32x16 y[2] = {f32_load(x), f32_load(x + 16)};
@@ -83,17 +83,22 @@ LIBAVX_INLINE void pack_group(const float *x, int bits, uint8_t *codes, uint8_t 
     uint16_t stored = lost ? 0x7e00 : _cvtss_sh((high >= -low ? high : low) / float(-most), 0);
     if ((stored & 0x7fff) == 0) stored = 0;
     memcpy(scale, &stored, sizeof stored);
-    int32_t code[cache_group];
     if (lost || stored == 0) {
-        for (int32_t &c : code) c = most;
-    } else {
-        const f32x16 wide = f32_set(_cvtsh_ss(stored));
-        for (int i = 0; i < 2; i++) {
-            const f32x16 limited =
-                min(f32_set(float(most - 1)), max(f32_set(float(-most)), y[i] / wide));
-            i32_store(code + 16 * i, round_to_i32(limited) + i32_set(most));
-        }
+        for (int i = 0; i < cache_group; i++) code[i] = most;
+        return;
     }
+    const f32x16 wide = f32_set(_cvtsh_ss(stored));
+    for (int i = 0; i < 2; i++) {
+        const f32x16 limited =
+            min(f32_set(float(most - 1)), max(f32_set(float(-most)), y[i] / wide));
+        i32_store(code + 16 * i, round_to_i32(limited) + i32_set(most));
+    }
+}
+
+LIBAVX_INLINE void pack_group(const float *x, int bits, uint8_t *codes, uint8_t *scale)
+{
+    int32_t code[cache_group];
+    quantise(x, bits, code, scale);
     for (int i = 0; i < 16; i++) codes[i] = uint8_t((code[i] & 15) | (code[i + 16] & 15) << 4);
     for (int w = 0; bits == 6 && w < 2; w++) {
         uint32_t word = 0;
@@ -116,6 +121,41 @@ LIBAVX_INLINE void pack(const Half &half, const float *from, int64_t dim, int64_
     for (int64_t g = 0; g < dim / cache_group; g++)
         pack_group(x + g * cache_group, half.bits, codes + g * (cache_group * half.bits / 8),
                    scales + 2 * (g * block + slot));
+}
+
+// Codes of the group that begins at number `d` to their places in words.
+LIBAVX_INLINE void words_store(const Half &half, const int32_t *code, int64_t dim, int64_t block,
+                               int64_t slot, int64_t d, uint8_t *codes)
+{
+    if (half.order == Order::dims) {
+        for (int i = 0; i < cache_group; i += 4) {
+            const uint32_t word = uint32_t(code[i]) | uint32_t(code[i + 1]) << 8 |
+                                  uint32_t(code[i + 2]) << 16 | uint32_t(code[i + 3]) << 24;
+            memcpy(codes + (d + i) * block + slot * 4, &word, sizeof word);
+        }
+    } else if (half.bits == 8) {
+        uint8_t *at = codes + (slot / 4 * dim + d) * 4 + slot % 4;
+        for (int i = 0; i < cache_group; i++) at[4 * i] = uint8_t(code[i] - 128);
+    } else {
+        // The other four bits are those of another slot.
+        uint8_t *at = codes + (slot / 8 * dim + d) * 4 + slot % 4;
+        const int shift = int(slot & 4), kept = 0xf0 >> shift;
+        for (int i = 0; i < cache_group; i++)
+            at[4 * i] = uint8_t((at[4 * i] & kept) | code[i] << shift);
+    }
+}
+
+// Store one group of a head's key or value, of a form in words.
+LIBAVX_INLINE void pack_words(const Half &half, const float *from, int64_t dim, int64_t block,
+                              int64_t slot, int64_t group, uint8_t *codes, uint8_t *scales)
+{
+    alignas(64) float x[cache_group];
+    int32_t code[cache_group];
+    const int64_t d = group * cache_group;
+    clamped(from + d, cache_group, x);
+    if (half.rotated) rotate(x, cache_group, 0.125f);
+    quantise(x, half.bits, code, scales + 2 * (group * block + slot));
+    words_store(half, code, dim, block, slot, d, codes);
 }
 
 }  // namespace

@@ -13,9 +13,11 @@ from .test_ops_attention import Batch, close, draw_batch, oracle
 
 PAGE = 32
 FORMS = ("fp8", "fp8_v4", "k6_v4")
+IN_WORDS = ("int8", "k8_v4")
 SHAPES = [(64, 3), (128, 1), (32, 5), (256, 2), (96, 2)]
 FP8_SHAPES = [(8, 4), (24, 2), (40, 1), (80, 3), (16, 1)]
 CASES = [(f, *s) for f in FORMS for s in SHAPES] + [("fp8", *s) for s in FP8_SHAPES]
+STORED = CASES + [(f, *s) for f in IN_WORDS for s in SHAPES]
 
 
 def hard_rows(rng: np.random.Generator, tokens: int, heads: int, head_dim: int) -> np.ndarray:
@@ -50,7 +52,7 @@ def meant(batch: Batch) -> np.ndarray:
     return np.concatenate([kv_rows.read(part)[0] for part in halves], axis=-1)
 
 
-@pytest.mark.parametrize(("form", "head_dim", "heads"), CASES)
+@pytest.mark.parametrize(("form", "head_dim", "heads"), STORED)
 def test_all_levels_store_the_bytes_of_the_contract(
     levels: Any, form: str, head_dim: int, heads: int
 ) -> None:
@@ -73,6 +75,59 @@ def test_all_levels_store_the_bytes_of_the_contract(
         got = blank.copy()
         assert level.row("kv_store")([*flat, slots, got], params, int(rng.integers(3))) == 0
         assert np.argwhere(got != want).tolist() == []
+
+
+@pytest.mark.parametrize("form", IN_WORDS)
+def test_tokens_of_one_step_may_share_bytes(levels: Any, form: str) -> None:
+    """Neighbours in a word are written by one step or by several, in any order, to the same."""
+    rng = np.random.default_rng()
+    tokens, heads, head_dim = 64, 3, 64
+    k, v = (rng.normal(size=(tokens, heads * head_dim)).astype(np.float32) for _ in range(2))
+    shape = (2, heads, PAGE, cache_dtype(form).row(head_dim))
+    params = {"head_dim": head_dim, "n_head_kv": heads, "block_size": PAGE, "kv_dtype": form,
+              "dtype": "f32"}  # fmt: skip
+    for level in levels:
+        whole, apart = (np.zeros(shape, np.uint8) for _ in range(2))
+        order = rng.permutation(tokens).astype(np.int32)
+        row = level.row("kv_store")
+        assert row([k[order], v[order], order, whole], {**params, "M": tokens}) == 0
+        for cut in np.split(rng.permutation(tokens).astype(np.int32), [1, 2, 9, 40]):
+            assert row([k[cut], v[cut], cut, apart], {**params, "M": len(cut)}, 1) == 0
+        assert apart.tobytes() == whole.tobytes()
+    none = np.zeros((0, heads * head_dim), np.float32)
+    before = whole.copy()
+    assert row([none, none, order[:0], whole], {**params, "M": 0}) == 0
+    assert row([k[:1], v[:1], order[:1] * 0 - 1, whole], {**params, "M": 1}) == 0
+    assert whole.tobytes() == before.tobytes()
+    assert row([k[:1], v[:1], order[:1] * 0 + tokens, whole], {**params, "M": 1}) == -12
+    odd = np.zeros((2, heads, 12, shape[3]), np.uint8)
+    assert row([k[:1], v[:1], order[:1], odd], {**params, "M": 1, "block_size": 12}) == -1
+
+
+@pytest.mark.parametrize("form", IN_WORDS)
+def test_tiles_of_a_step_write_bytes_of_their_own(levels: Any, form: str) -> None:
+    """Whatever shares a byte belongs to one tile, so threads may run all tiles at once."""
+    rng = np.random.default_rng()
+    tokens, heads, head_dim = 1024, 2, 128
+    rows = [rng.normal(size=(tokens, heads * head_dim)).astype(np.float32) for _ in range(2)]
+    shape = (tokens // PAGE, heads, PAGE, cache_dtype(form).row(head_dim))
+    params = {"M": tokens, "head_dim": head_dim, "n_head_kv": heads, "block_size": PAGE,
+              "kv_dtype": form, "dtype": "f32"}  # fmt: skip
+    slots = rng.permutation(tokens).astype(np.int32)
+    row = levels[0].row("kv_store")
+    written = np.zeros(shape, np.int64)
+    blank = [np.full(shape, fill, np.uint8) for fill in (0x00, 0xFF)]
+    caches = [b.copy() for b in blank]
+    calls = [row.bind([*rows, slots, c], params) for c in caches]
+    tiles = row.c.tiles(calls[0][0])
+    assert tiles > 1
+    for tile in range(tiles):
+        for cache, fresh, (call, _kept) in zip(caches, blank, calls, strict=True):
+            cache[...] = fresh
+            assert row.c.run(call, tile, tile + 1, 0) == 0
+        # No byte is as it was in both.
+        written += (caches[0] != blank[0]) | (caches[1] != blank[1])
+    assert (written == 1).all()
 
 
 @pytest.mark.parametrize(("form", "head_dim", "heads"), CASES)
@@ -132,6 +187,8 @@ def test_huge_numbers_saturate_and_no_number_stays_none(best: Any, form: str) ->
         ("k6_v4", 64, lambda a: a[0], -1),
         ("fp8_v4", 40, lambda a: a, -1),
         ("fp8", 12, lambda a: a, -1),
+        ("int8", 64, lambda a: a[..., :-1], -1),
+        ("k8_v4", 40, lambda a: a, -1),
     ],
 )
 def test_refuses_pools_of_another_form(

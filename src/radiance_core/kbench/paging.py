@@ -69,32 +69,40 @@ def _empty(pages: int, block: int, like: Array) -> Array:
     return made
 
 
-def _parts(cache: Array, name: str, head_dim: int) -> list[Array]:
-    """Return views [pages, heads, block, n] that together hold every slot of a cache."""
-    if not cache_dtype(name).packed:
-        return [cache]
-    return [a for p in kv_rows.parts(cache, name, head_dim) for a in (p.codes, p.scales)]
-
-
 def _slots(cache: Array, name: str, head_dim: int) -> Array:
     """Return what a cache holds by slot number: [slots, heads, n], plain numbers or bytes."""
-    parts = _parts(cache, name, head_dim)
-    bare = [np.ascontiguousarray(p) if len(parts) == 1 else _bytes(p) for p in parts]
-    flat = [p.swapaxes(1, 2).reshape(-1, p.shape[1], p.shape[3]) for p in bare]
-    return np.concatenate(flat, axis=2)
+    if not cache_dtype(name).packed:
+        return _flat(cache)
+    both = kv_rows.parts(cache, name, head_dim)
+    return np.concatenate([_flat(a) for p in both for a in (p.slots(), _bytes(p.scales))], axis=2)
 
 
 def _write(cache: Array, slots: Array, name: str, head_dim: int) -> None:
     """Put slots, in the form of ``_slots``, into the pages of a cache."""
+    pages, heads, block, width = cache.shape
+    packed = cache_dtype(name).packed
+    halves = kv_rows.parts(cache, name, head_dim) if packed else []
+    width = sum(p.place.shape[1] + _bytes(p.scales).shape[3] for p in halves) if packed else width
+    taken = np.zeros((pages * block, heads, width), slots.dtype)
+    taken[: len(slots)] = slots[: len(taken)]
+    rows = taken.reshape(pages, block, heads, width)
+    if not packed:
+        cache[...] = rows.swapaxes(1, 2)
     start = 0
-    for part in _parts(cache, name, head_dim):
-        pages, heads, block, width = part.shape
-        wide = width * (part.itemsize // slots.itemsize)
-        taken = np.zeros((pages * block, heads, wide), slots.dtype)
-        taken[: len(slots)] = slots[: len(taken), :, start : start + wide]
-        start += wide
-        rows = taken.reshape(pages, block, heads, wide).swapaxes(1, 2)
-        part[...] = np.ascontiguousarray(rows).view(part.dtype)
+    for part in halves:
+        middle = start + part.place.shape[1]
+        stop = middle + _bytes(part.scales).shape[3]
+        for page, offset in np.ndindex(pages, block):
+            one = rows[page, offset]
+            part.put(page, offset, one[:, start:middle])
+            scales = np.ascontiguousarray(one[:, middle:stop])
+            part.scales[page, :, offset] = scales.view(part.scales.dtype)
+        start = stop
+
+
+def _flat(part: Array) -> Array:
+    """Return [pages, heads, block, n] as [slots, heads, n]."""
+    return part.swapaxes(1, 2).reshape(-1, part.shape[1], part.shape[3])
 
 
 def _bytes(part: Array) -> Array:

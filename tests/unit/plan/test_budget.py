@@ -34,7 +34,7 @@ def test_a_page_is_keys_and_values_of_all_layers() -> None:
 
 
 def test_a_token_is_what_its_packed_halves_take() -> None:
-    """E4M3 is a byte a number and one a head; integers are 4 or 6 bits and 16 for 32 numbers."""
+    """E4M3 is a byte a number and one a head; integers are 4 to 8 bits and 16 for 32 numbers."""
     of = {
         kind: plan_budget(
             ("card", 20 * MIB),
@@ -43,10 +43,11 @@ def test_a_token_is_what_its_packed_halves_take() -> None:
             {"w": KvFormat(32, kind)},
             Limits(1, 8, 100),
         ).groups[0]
-        for kind in ("fp8", "fp8_v4", "k6_v4")
+        for kind in ("fp8", "fp8_v4", "k6_v4", "int8", "k8_v4")
     }
-    fp8, k6, v4 = 3 * 5 * 65, 3 * 5 * (48 + 4), 3 * 5 * (32 + 4)
-    assert [g.key_value_bytes for g in of.values()] == [(fp8, fp8), (fp8, v4), (k6, v4)]
+    fp8, k8, k6, v4 = (3 * 5 * n for n in (65, 64 + 4, 48 + 4, 32 + 4))
+    want = [(fp8, fp8), (fp8, v4), (k6, v4), (k8, k8), (k8, v4)]
+    assert [g.key_value_bytes for g in of.values()] == want
     assert all(g.page_bytes == 32 * sum(g.key_value_bytes) for g in of.values())
     assert of["k6_v4"].line() == (
         "  w (k6_v4): 1,320 bytes a token for the last 40 tokens, keys 780 and values 540"

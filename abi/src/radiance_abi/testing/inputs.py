@@ -186,7 +186,8 @@ def _spoil(cache: Array, page: int, first: int, params: Geometry) -> None:
         cache[page, :, first:] = np.nan
         return
     for part in kv_rows.parts(cache, name, int(params["head_dim"])):
-        part.codes[page, :, first:] = 0xFF
+        for offset in range(first, cache.shape[2]):
+            part.put(page, offset, np.full((cache.shape[1], part.place.shape[1]), part.mask))
         part.scales[page, :, first:] = np.nan if part.half.grouped else 0xFF
 
 

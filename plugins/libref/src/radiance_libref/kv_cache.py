@@ -17,11 +17,17 @@ _NO_NUMBER = 255
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Views of one half of all pages: codes u8 [P, K, B, bytes], scales [P, K, B, n]."""
+    """Views of one half of all pages: codes u8 [P, K, bytes], scales [P, K, B, n]."""
 
     half: Half
     codes: torch.Tensor
     scales: torch.Tensor
+
+    def in_words(self) -> torch.Tensor:
+        """Return codes as words of four bytes: [P, K, D / 4, B, 4], or [P, K, slots, D, 4]."""
+        block = self.scales.shape[2]
+        count = block if self.half.words == "dims" else self.scales.shape[3] * GROUP
+        return _split(self.codes, -1, count, 4)
 
 
 def _parts(cache: torch.Tensor, halves: tuple[Half, Half], head_dim: int) -> list[_Packed]:
@@ -32,7 +38,7 @@ def _parts(cache: torch.Tensor, halves: tuple[Half, Half], head_dim: int) -> lis
     codes, scales = [], []
     for half in halves:
         count = block * half.code_bytes(head_dim)
-        codes.append(_split(flat[..., at : at + count], block, -1))
+        codes.append(flat[..., at : at + count])
         at += count
     for half in halves:
         count = block * half.scale_bytes(head_dim)
@@ -68,8 +74,29 @@ def write(
         if part.half.rotated:
             count = rotation(rows.shape[2])
             x = (_transformed(_split(x, -1, count)) * (4 / count)).flatten(-2)
-        made = _integers(x, part.half.bits) if part.half.grouped else _e4m3(x)
-        part.codes[page, :, offset], part.scales[page, :, offset] = made
+        codes, scales = _integers(x, part.half) if part.half.grouped else _e4m3(x)
+        part.scales[page, :, offset] = scales
+        if part.half.words is None:
+            _split(part.codes, cache.shape[2], -1)[page, :, offset] = codes
+        else:
+            _write_words(part, page, offset, codes)
+
+
+def _write_words(
+    part: _Packed, page: torch.Tensor, offset: torch.Tensor, codes: torch.Tensor
+) -> None:
+    """Store codes u8 [n, K, D] in words."""
+    words = part.in_words()
+    if part.half.words == "dims":
+        words[page, :, :, offset] = _split(codes, -1, 4)
+    elif part.half.bits == 8:
+        words[page, :, offset // 4, :, offset % 4] = codes
+    else:
+        # Two slots share a byte, and both may be among these.
+        for high in (False, True):
+            some = (offset % 8 >= 4) == high
+            at = page[some], slice(None), offset[some] // 8, slice(None), offset[some] % 4
+            words[at] = words[at] & 15 | codes[some] << 4 if high else words[at] & 240 | codes[some]
 
 
 def read(
@@ -108,9 +135,9 @@ def _transformed(groups: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def _integers(x: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return packed codes u8 [n, K, bytes] and scales f16 [n, K, D/32] of groups."""
-    most = 2 ** (bits - 1)
+def _integers(x: torch.Tensor, half: Half) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return codes u8 [n, K, bytes], one in each byte for words, and scales f16 [n, K, D/32]."""
+    most = 2 ** (half.bits - 1)
     y = _split(x, -1, GROUP)
     high, low = y.amax(dim=-1), y.amin(dim=-1)
     scale = (torch.where(high >= -low, high, low) / -most).to(torch.float16)
@@ -118,8 +145,10 @@ def _integers(x: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     scale = scale.to(torch.float16)
     codes = torch.round(y / scale.to(torch.float32).unsqueeze(-1)).clamp(-most, most - 1)
     codes = codes.nan_to_num(0).masked_fill((scale == 0).unsqueeze(-1), 0).to(torch.int64) + most
+    if half.words is not None:
+        return (codes - most if half.signed else codes).flatten(-2).to(torch.uint8), scale
     planes = [(codes[..., :16] & 15) | (codes[..., 16:] & 15) << 4]
-    if bits == 6:
+    if half.bits == 6:
         shifts = torch.tensor([0, 2, 4, 6])
         planes.append((_split(codes >> 4, 8, 4) << shifts).sum(dim=-1))
     return torch.cat(planes, dim=-1).flatten(-2).to(torch.uint8), scale
@@ -138,15 +167,36 @@ def _decoded(part: _Packed) -> torch.Tensor:
 def _of_e4m3(part: _Packed) -> torch.Tensor:
     power = torch.exp2(part.scales.to(torch.float64) - 127)
     power = torch.where(part.scales == _NO_NUMBER, torch.nan, power)
-    return part.codes.view(torch.float8_e4m3fn).to(torch.float64) * power
+    codes = _split(part.codes.view(torch.float8_e4m3fn), part.scales.shape[2], -1)
+    return codes.to(torch.float64) * power
 
 
 def _of_integers(part: _Packed) -> torch.Tensor:
-    groups = _split(part.codes, -1, GROUP * part.half.bits // 8).to(torch.int64)
-    low = groups[..., :16]
+    signed = _signed(part) if part.half.words is None else _signed_in_words(part)
+    return (signed * part.scales.to(torch.float64).unsqueeze(-1)).flatten(-2)
+
+
+def _signed(part: _Packed) -> torch.Tensor:
+    """Return codes i64 [P, K, B, D/32, 32] that lie slot by slot."""
+    block, groups = part.scales.shape[2:]
+    bytes_ = _split(part.codes, block, groups, -1).to(torch.int64)
+    low = bytes_[..., :16]
     codes = torch.cat([low & 15, low >> 4], dim=-1)
     if part.half.bits == 6:
-        high = (groups[..., 16:, None] >> torch.tensor([0, 2, 4, 6])) & 3
+        high = (bytes_[..., 16:, None] >> torch.tensor([0, 2, 4, 6])) & 3
         codes = codes + (high.flatten(-2) << 4)
     signed: torch.Tensor = codes - 2 ** (part.half.bits - 1)
-    return (signed * part.scales.to(torch.float64).unsqueeze(-1)).flatten(-2)
+    return signed
+
+
+def _signed_in_words(part: _Packed) -> torch.Tensor:
+    """Return codes i64 [P, K, B, D/32, 32] that lie in words."""
+    words = part.in_words()
+    if part.half.words == "dims":
+        codes = words.transpose(2, 3).flatten(-2).to(torch.int64) - 128
+    elif part.half.bits == 8:
+        codes = words.view(torch.int8).transpose(3, 4).flatten(2, 3).to(torch.int64)
+    else:
+        nibbles = torch.stack([words & 15, words >> 4], dim=3)  # [P, K, B / 8, 2, D, 4]
+        codes = nibbles.transpose(4, 5).flatten(2, 4).to(torch.int64) - 8
+    return _split(codes, -1, GROUP)

@@ -15,6 +15,8 @@ _FLOATS = isin("dtype", "f32 bf16 f16")
 _CACHE = isin("kv_dtype", "f32 bf16 f16 fp8")
 # Their scales are for 32 numbers of a head.
 _PACKED = (isin("kv_dtype", "fp8_v4 k6_v4"), div("head_dim", 32))
+# Words of their codes hold 4 or 8 slots.
+_WORDS = (isin("kv_dtype", "int8 k8_v4"), div("head_dim", 32), div("block_size", 8))
 _PAGE = eq("block_size", 16)
 _PLANES = (ge("planes", 1), le("planes", 2))
 
@@ -54,6 +56,8 @@ _WHERE: dict[str, tuple[Constraint, ...]] = {
     "attn_paged": (_FLOATS, _CACHE, _PAGE),
     "kv_store_packed": (_FLOATS, *_PACKED),
     "attn_paged_packed": (_FLOATS, *_PACKED, _PAGE),
+    "kv_store_words": (_FLOATS, *_WORDS),
+    "attn_paged_words": (_FLOATS, *_WORDS, _PAGE),
     **dict.fromkeys(_OF_CODES, (_FLOATS, *_PLANES)),
 }
 
@@ -91,7 +95,8 @@ def library() -> KernelLibrary:
     """Return the reference library; without torch it declines."""
     rows = [_row(op, m, op) for m, ops in _MODULES.items() for op in ops.split()]
     rows += [_row(op, *same) for op, same in _SAME_AS.items()]
-    rows += [_row(op, "attention", op, "_packed") for op in ("kv_store", "attn_paged")]
+    for kind in ("_packed", "_words"):
+        rows += [_row(op, "attention", op, kind) for op in ("kv_store", "attn_paged")]
     found = importlib.util.find_spec("torch") is not None
     return KernelLibrary(
         "libref",

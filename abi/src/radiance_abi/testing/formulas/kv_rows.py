@@ -22,11 +22,50 @@ _LEAST_POWER = -126
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Keys or values of all pages: views of codes u8 [P, K, B, bytes] and scales [P, K, B, n]."""
+    """Keys or values of all pages: views of codes u8 [P, K, bytes] and scales [P, K, B, n].
+
+    What a slot has of the codes are pieces of ``self.mask``: bytes, or where one byte serves two
+    slots, four bits. Piece j of slot i is at ``place[i, j]``, shifted by ``shift[i, j]``.
+    """
 
     half: Half
     codes: Array
     scales: Array
+    place: Array
+    shift: Array
+
+    @property
+    def mask(self) -> int:
+        """Return the bits of a piece."""
+        return 15 if _shares_bytes(self.half) else 255
+
+    def slots(self) -> Array:
+        """Return the pieces of every slot, u8 [P, K, B, pieces]."""
+        return (self.codes[..., self.place] >> self.shift) & self.mask
+
+    def put(self, page: int, offset: int, pieces: Array) -> None:
+        """Set the pieces [K, n] of one slot; what its bytes hold of other slots stays."""
+        place, shift = self.place[offset], self.shift[offset]
+        kept = self.codes[page][:, place] & ~(self.mask << shift)
+        self.codes[page][:, place] = kept | pieces.astype(np.int64) << shift
+
+
+def _shares_bytes(half: Half) -> bool:
+    return half.words == "slots" and half.bits == 4
+
+
+def _places(half: Half, head_dim: int, block: int) -> tuple[Array, Array]:
+    """Return the byte, and the shift in it, of each piece of each slot, [B, pieces]."""
+    slot = np.arange(block)[:, None]
+    piece = np.arange(half.code_bytes(head_dim) if half.words is None else head_dim)
+    if half.words is None:
+        place = slot * len(piece) + piece
+    elif half.words == "dims":
+        place = (piece // 4 * block + slot) * 4 + piece % 4
+    else:
+        place = (slot // (32 // half.bits) * head_dim + piece) * 4 + slot % 4
+    shift = slot % 8 // 4 * 4 if _shares_bytes(half) else np.zeros_like(slot)
+    return place, np.broadcast_to(shift, place.shape)
 
 
 def parts(cache: Array, kv_dtype: str, head_dim: int) -> list[Part]:
@@ -39,7 +78,7 @@ def parts(cache: Array, kv_dtype: str, head_dim: int) -> list[Part]:
     codes, scales = [], []
     for half in halves:
         count = block * half.code_bytes(head_dim)
-        codes.append(flat[..., at : at + count].reshape(pages, heads, block, -1))
+        codes.append(flat[..., at : at + count])
         at += count
     for half in halves:
         count = block * half.scale_bytes(head_dim)
@@ -48,7 +87,10 @@ def parts(cache: Array, kv_dtype: str, head_dim: int) -> list[Part]:
             run = run.view(np.float16).reshape(pages, heads, -1, block).swapaxes(2, 3)
         scales.append(run.reshape(pages, heads, block, 1) if not half.grouped else run)
         at += count
-    return [Part(*p) for p in zip(halves, codes, scales, strict=True)]
+    return [
+        Part(h, c, s, *_places(h, head_dim, block))
+        for h, c, s in zip(halves, codes, scales, strict=True)
+    ]
 
 
 def write(part: Part, page: int, offset: int, rows: F32) -> None:
@@ -58,8 +100,9 @@ def write(part: Part, page: int, offset: int, rows: F32) -> None:
         count = rotation(rows.shape[1])
         x = _transformed(x.reshape(len(x), -1, count)) * np.float32(4 / count)
         x = x.reshape(rows.shape)
-    packed = _integers(x, part.half.bits) if part.half.grouped else _e4m3(x)
-    part.codes[page, :, offset], part.scales[page, :, offset] = packed
+    pieces, scales = _integers(x, part.half) if part.half.grouped else _e4m3(x)
+    part.put(page, offset, pieces)
+    part.scales[page, :, offset] = scales
 
 
 def read(part: Part) -> tuple[F64, F64]:
@@ -81,8 +124,9 @@ def _stored(part: Part) -> F64:
     if not part.half.grouped:
         power = np.exp2(part.scales.astype(np.float64) - 127)
         power[part.scales == _NO_NUMBER] = np.nan
-        return np.asarray(part.codes.view(ml_dtypes.float8_e4m3fn).astype(np.float64) * power)
-    codes = _unpacked(part.codes, part.half.bits).astype(np.float64)
+        codes = part.slots().astype(np.uint8).view(ml_dtypes.float8_e4m3fn)
+        return np.asarray(codes.astype(np.float64) * power)
+    codes = _unpacked(part.slots(), part.half).astype(np.float64)
     stored = codes * part.scales.astype(np.float64)[..., None]
     return stored.reshape(*stored.shape[:-2], -1)
 
@@ -117,9 +161,9 @@ def _e4m3(x: F32) -> tuple[Array, Array]:
     return np.where(np.isnan(most), 0, codes.view(np.uint8)), byte
 
 
-def _integers(x: F32, bits: int) -> tuple[Array, Array]:
-    """Return packed codes [K, D * bits / 8] and f16 scales [K, D / 32] of groups."""
-    most = 2 ** (bits - 1)
+def _integers(x: F32, half: Half) -> tuple[Array, Array]:
+    """Return the pieces [K, n] of codes and f16 scales [K, D / 32] of groups."""
+    most = 2 ** (half.bits - 1)
     y = x.reshape(len(x), -1, GROUP)
     high, low = y.max(axis=-1), y.min(axis=-1)
     # The number of largest magnitude gets the one code without an opposite.
@@ -131,7 +175,11 @@ def _integers(x: F32, bits: int) -> tuple[Array, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         codes = np.clip(np.rint(y / wide), -most, most - 1)
     codes = np.where((wide == 0) | np.isnan(wide), 0, codes).astype(np.int64) + most
-    return np.concatenate(list(_planes(codes, bits)), axis=-1).reshape(len(x), -1), scale
+    if half.words is None:
+        pieces = np.concatenate(list(_planes(codes, half.bits)), axis=-1)
+    else:
+        pieces = (codes - most) & 255 if half.signed else codes
+    return pieces.reshape(len(x), -1), scale
 
 
 def _planes(codes: Array, bits: int) -> Iterator[Array]:
@@ -146,9 +194,14 @@ def _planes(codes: Array, bits: int) -> Iterator[Array]:
         yield (high << np.array([0, 2, 4, 6])).sum(axis=-1).astype(np.uint8)
 
 
-def _unpacked(packed: Array, bits: int) -> Array:
+def _unpacked(pieces: Array, half: Half) -> Array:
     """Return signed codes [..., D / 32, 32]."""
-    groups = packed.reshape(*packed.shape[:-1], -1, GROUP * bits // 8).astype(np.int64)
+    bits = half.bits
+    if half.words is not None:
+        whole = pieces.reshape(*pieces.shape[:-1], -1, GROUP).astype(np.int64)
+        # Two's complement: 128 on, then modulo 256, is counting from 0 on.
+        return np.asarray((whole + (128 if half.signed else 0)) % 256 - 2 ** (bits - 1))
+    groups = pieces.reshape(*pieces.shape[:-1], -1, GROUP * bits // 8).astype(np.int64)
     low = groups[..., :16]
     codes = np.concatenate([low & 15, low >> 4], axis=-1)
     if bits == 6:
