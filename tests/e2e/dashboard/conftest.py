@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from .scripted import ScriptedServer
 
-expect.set_options(timeout=15_000)
+LIMIT_MS = 120_000
+expect.set_options(timeout=LIMIT_MS)
 SCREENSHOTS = Path(__file__).parents[3] / ".cache" / "screenshots"
 
 
@@ -22,7 +23,9 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # Containers give no user namespaces and little /dev/shm.
         browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=program,
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=LIMIT_MS,
         )
         yield browser
         browser.close()
@@ -57,7 +60,7 @@ class Watched:
 def watched(browser: Browser) -> Iterator[Watched]:
     """Return a page of its own; in the end it must not have failed, nor asked two hosts."""
     context = browser.new_context(viewport={"width": 1200, "height": 820})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(LIMIT_MS)
     made = Watched(context.new_page())
     yield made
     context.close()

@@ -63,11 +63,14 @@ class ScriptedModel:
 
 
 class ScriptedEngine:
-    """Says ``words``, one each ``gap_s``, and counts as an engine does."""
+    """Says ``words`` and counts as an engine does.
+
+    ``allowed``: how many of the words may be said by now, None for all.
+    """
 
     def __init__(self) -> None:
         self.words: list[str] = ["Hello", ", ", "wörld", "."]
-        self.gap_s = 0.0
+        self.allowed: int | None = None
         self.refusal: Exception | None = None
         self.failure: str | None = None
         self.requests: list[Request] = []
@@ -96,8 +99,10 @@ class ScriptedEngine:
             raise self.refusal
         self.open += 1
         try:
-            for word in self.words:
-                await asyncio.sleep(self.gap_s)
+            for place, word in enumerate(self.words):
+                await asyncio.sleep(0)
+                while self.allowed is not None and place >= self.allowed:
+                    await asyncio.sleep(0.01)
                 yield Delta(word, 1)
             if self.failure:
                 yield Delta("", 0, "error", error=self.failure)
@@ -136,12 +141,12 @@ class ScriptedServer:
         if self.server is not None:
             self.run(self.server.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(240)
         self._loop.close()
 
     def run(self, work: Any) -> Any:
         """Run a coroutine beside the server and return what it returns."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(240)
 
     def start(self, *, attach: bool = True, port: int = 0, **settings: Any) -> str:
         """Bind and serve; return where."""
@@ -169,10 +174,8 @@ class ScriptedServer:
 
         self.run(attach())
 
-    def stop(self) -> int:
-        """End at once; return the port, to start there again."""
+    def stop(self) -> None:
+        """End at once."""
         assert self.server is not None, "start comes first"
-        port = self.server.port
         self.run(self.server.close())
         self.server = None
-        return port

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 
@@ -23,14 +24,19 @@ def ask(server: LiveServer, path: str, body: object = None) -> dict:
     request = urllib.request.Request(
         f"{server.url}{path}", data, {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=120) as got:
+    with urllib.request.urlopen(request, timeout=240) as got:
         return json.loads(got.read())
 
 
-def figure(page: Page, tile: str) -> float:
-    """Return the number that a tile shows."""
-    text = page.locator(".tile", has_text=tile).locator(".figure").inner_text()
-    return float("nan") if text == "–" else float(text.replace(",", ""))
+def figures(page: Page, *tiles: str) -> list[float]:
+    """Return the numbers that tiles show, all of one look; NaN for none."""
+    texts = page.evaluate(
+        """(names) => names.map((name) => [...document.querySelectorAll(".tile")]
+        .find((tile) => tile.querySelector("h2").textContent === name)
+        .querySelector(".figure").textContent)""",
+        tiles,
+    )
+    return [float("nan") if text == "–" else float(text.replace(",", "")) for text in texts]
 
 
 @pytest.fixture
@@ -46,9 +52,10 @@ def busy(server: LiveServer) -> Iterator[None]:
             json.dumps(body).encode(),
             {"content-type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=120) as stream:
-            while not ends.is_set() and stream.readline():
-                pass
+        while not ends.is_set():
+            with urllib.request.urlopen(request, timeout=240) as stream:
+                while not ends.is_set() and stream.readline():
+                    pass
 
     threads = [threading.Thread(target=go, args=(n,)) for n in range(2)]
     for each in threads:
@@ -56,7 +63,7 @@ def busy(server: LiveServer) -> Iterator[None]:
     yield
     ends.set()
     for each in threads:
-        each.join(30)
+        each.join(240)
 
 
 def test_numbers_move_while_requests_run(
@@ -65,20 +72,19 @@ def test_numbers_move_while_requests_run(
     """Step time, throughput, requests and cache are the server's own, and move."""
     page.goto(server.url)
     tile = page.locator(".tile", has_text="Requests running").locator(".figure")
-    expect(tile).to_have_text("2", timeout=20_000)
-    figures = []
-    for _ in range(4):
-        page.wait_for_timeout(1000)
-        figures.append([figure(page, t) for t in ("Decode step", "Generated", "Cache in flight")])
-    steps, rates, cache = zip(*figures, strict=True)
-    assert all(0.5 < ms < 2000 for ms in steps), steps
-    assert all(rate > 0 for rate in rates)
-    assert len(set(rates)) > 1
+    expect(tile).to_have_text("2")
+    looks = []
+    deadline = time.monotonic() + 240
+    while len({look[1] for look in looks}) < 3:
+        assert time.monotonic() < deadline, looks
+        page.wait_for_timeout(200)
+        look = figures(page, "Decode step", "Generated", "Cache in flight")
+        looks += [look] if all(number > 0 for number in look) else []
+    step_ms, rate, _ = looks[-1]
     # Two rows a step: no more can be generated than the step time allows, nor far less.
-    most = 2 * 1000 / steps[-1]
-    assert 0.2 * most < rates[-1] < 1.5 * most
-    assert all(share > 0 for share in cache)
-    assert figure(page, "Requests running") == 2
+    most = 2 * 1000 / step_ms
+    assert 0.2 * most < rate < 1.5 * most, looks
+    expect(tile).to_have_text("2")
     chart = page.locator(".tile", has_text="Generated").locator("svg")
     expect(chart).to_have_attribute("aria-label", re.compile(r"Generated in tokens/s: now \d"))
     assert chart.locator("path").get_attribute("d").count("L") >= 2
@@ -138,18 +144,22 @@ def test_a_chat_with_the_model(server: LiveServer, page: Page, screenshot) -> No
     page.get_by_label("Most tokens").fill("24")
     page.get_by_label("Message", exact=True).fill(question["content"])
     page.keyboard.press("Enter")
-    expect(page.locator("#chat-status")).to_contain_text("tokens/s", timeout=30_000)
+    expect(page.locator("#chat-status")).to_contain_text("tokens/s")
     assert page.locator(".assistant .text").inner_text().strip() == answer.strip()
+    cancelled = ask(server, "/stats")["engine"]["requests_cancelled"]
     page.get_by_label("Message", exact=True).fill("Write a long story about the sea.")
-    page.get_by_label("Most tokens").fill("2000")
+    page.get_by_label("Most tokens").fill("6000")
     page.keyboard.press("Tab")
     page.get_by_role("button", name="Send").click()
-    expect(page.locator(".assistant").last.locator(".text")).to_contain_text(" ", timeout=30_000)
+    expect(page.locator(".assistant").last.locator(".text")).to_contain_text(" ")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#chat-status")).to_have_text("Stopped.")
     screenshot(page, "chat")
-    page.wait_for_timeout(500)
-    assert ask(server, "/load")["server_load"] == 0
+    deadline = time.monotonic() + 240
+    while ask(server, "/load")["server_load"]:
+        assert time.monotonic() < deadline, "the answer goes on"
+        page.wait_for_timeout(20)
+    assert ask(server, "/stats")["engine"]["requests_cancelled"] == cancelled + 1
 
 
 def test_a_page_costs_an_idle_server_next_to_nothing(server: LiveServer, page: Page) -> None:
@@ -158,6 +168,7 @@ def test_a_page_costs_an_idle_server_next_to_nothing(server: LiveServer, page: P
     page.goto(server.url)
     expect(page.locator(".tile").first).to_be_visible()
     page.wait_for_timeout(2000)
-    before = sum(process.cpu_times()[:2])
+    began, before = time.monotonic(), sum(process.cpu_times()[:2])
     page.wait_for_timeout(6000)
-    assert (sum(process.cpu_times()[:2]) - before) / 6 < 0.03
+    used = sum(process.cpu_times()[:2]) - before
+    assert used / (time.monotonic() - began) < 0.03

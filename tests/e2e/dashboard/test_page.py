@@ -1,10 +1,12 @@
 """The page in a browser: keyboard, key, theme, narrow screens, a server that comes and goes."""
 
 import random
+from datetime import datetime
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+from ports import lasting_port
 
 from .scripted import ScriptedServer
 
@@ -180,33 +182,52 @@ def test_a_key_need_not_be_kept(scripted: ScriptedServer, page: Page, watched) -
 
 def test_nothing_is_asked_while_nobody_looks(scripted: ScriptedServer, page: Page, watched) -> None:
     """One poll a second in sight, none when the page is hidden, and one at once on return."""
+    page.clock.install(time=datetime(2030, 1, 1))
     page.goto(scripted.start())
-    expect(page.locator(".tile").first).to_be_visible()
-    before = polls(watched)
-    page.wait_for_timeout(4200)
-    assert 2 <= polls(watched) - before <= 5
+    tile = page.locator(".tile", has_text="Requests running").locator(".figure")
+    expect(tile).to_be_visible()
+    page.clock.pause_at(datetime(2030, 1, 2))  # from here on time passes as it is told to
+
+    def look(number: int) -> None:
+        """Have the server say a number, which shows when the page has asked."""
+        scripted.engine.stats_now = {"requests_running": number, "requests_waiting": 0}
+
+    look(1)
+    page.clock.run_for(10_000)
+    expect(tile).to_have_text("1")
+    for number in range(2, 6):
+        look(number)
+        asked = polls(watched)
+        page.clock.run_for(999)
+        page.evaluate("fetch('version')")  # what was asked before is known when this is answered
+        assert polls(watched) == asked
+        page.clock.run_for(1)
+        expect(tile).to_have_text(str(number))
+        assert polls(watched) == asked + 1
     hide = """(hidden) => {
         Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
         document.dispatchEvent(new Event("visibilitychange"));
     }"""
     page.evaluate(hide, True)
-    page.wait_for_timeout(200)
-    before = polls(watched)
-    page.wait_for_timeout(3000)
-    assert polls(watched) == before
-    with page.expect_request("**/stats", timeout=900):
-        page.evaluate(hide, False)
+    look(6)
+    asked = polls(watched)
+    page.clock.run_for(10_000)
+    page.evaluate("fetch('version')")
+    assert polls(watched) == asked
+    page.evaluate(hide, False)
+    expect(tile).to_have_text("6")
 
 
 def test_a_server_that_loads_goes_and_comes_back(scripted: ScriptedServer, page: Page) -> None:
     """The page says that a model is being loaded, that the server is gone, and goes on after it."""
-    page.goto(scripted.start(attach=False))
+    port = lasting_port()
+    page.goto(scripted.start(attach=False, port=port))
     state = page.get_by_role("status").first
     expect(state).to_have_text("server: the model is being loaded.")
     scripted.attach()
     expect(state).to_have_text("")
     expect(page.locator("#model-name")).to_have_text("scripted")
-    port = scripted.stop()
+    scripted.stop()
     expect(state).to_have_text("The server does not answer. Is it still running?")
     scripted.start(port=port)
     expect(state).to_have_text("")
