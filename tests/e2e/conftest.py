@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
 # Settings of ours, and what programs read that draw on terminals.
 DROPPED = ("RADIANCE_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_")
 
@@ -20,3 +22,10 @@ def _own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give these tests, which start servers and wait for events, time on the busiest machine."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1200))

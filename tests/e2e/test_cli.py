@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from live_server import running, small_model
+from promptness import usually
 
 from .terminal import RADIANCE, Terminal
 
@@ -28,7 +30,7 @@ def radiance(
         input=said,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         cwd=cwd,
         env={**env, "OMP_NUM_THREADS": "1", **environment},
@@ -131,14 +133,20 @@ def test_both_lists_of_plugins_agree() -> None:
 
 def test_a_hub_that_cannot_be_reached_is_one_line() -> None:
     """A hub id without a network is told soon, once, and with what to do."""
-    began = time.monotonic()
-    status, out, err = radiance(
-        "--model", "owner/name", "--port", "0", HF_ENDPOINT="http://127.0.0.1:1"
-    )
-    assert (status, out, len(err.splitlines())) == (ERROR, "", 1)
-    assert "the hub did not give a model of that id: ConnectError" in err
-    assert "check the id and the network, or name a file" in err
-    assert time.monotonic() - began < 10
+
+    def ask() -> float:
+        began = time.monotonic()
+        status, out, err = radiance("--model", "owner/name", "--port", "0", HF_ENDPOINT=endpoint)
+        took = time.monotonic() - began
+        assert (status, out, len(err.splitlines())) == (ERROR, "", 1)
+        assert "the hub did not give a model of that id: ConnectError" in err
+        assert "check the id and the network, or name a file" in err
+        return took
+
+    with socket.socket() as closed:  # bound and not listening: nobody can be connected to it
+        closed.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        assert usually(ask, 10) < 10
 
 
 def test_plugins_are_listed_with_their_fate() -> None:
@@ -196,7 +204,7 @@ def test_a_reader_that_leaves_gets_no_trace() -> None:
         [*RADIANCE, "config", "show"], stdout=write, stderr=subprocess.PIPE, text=True
     ) as process:
         os.close(write)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (ERROR, "")
 
 
@@ -224,7 +232,7 @@ def test_a_reference_library_stops_the_start(model: str) -> None:
 def test_selection_and_placement_are_shown_and_served() -> None:
     """Both print before the report, whose terms they explain, and the server goes on.
 
-    Stages under 5 ms are left to "other", and waiting for the weights may be one of these.
+    Stages under 5 ms are left to "other", as on a fast machine all but the tokenizer may be.
     """
     with running("--debug-selection", "--debug-placement", "--max-model-len", "256") as live:
         out = live.output
@@ -240,7 +248,7 @@ def test_selection_and_placement_are_shown_and_served() -> None:
     ready = re.search(r"ready in +(\d+\.\d\d) s +(.*)$", report, re.MULTILINE)
     assert ready is not None
     stages = re.findall(r"([a-z ]+) (\d+\.\d\d)", ready[2])
-    assert {"declare", "tokenizer", "other"} <= {s.strip() for s, _ in stages}
+    assert {"tokenizer", "other"} <= {s.strip() for s, _ in stages}
     total = float(ready[1])
     assert sum(float(s) for _, s in stages) == pytest.approx(total, abs=0.01 * len(stages))
 
@@ -257,7 +265,7 @@ def test_a_signal_ends_loading(model: str) -> None:
         while "STARTUP REPORT" not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0
     assert "Traceback" not in out + err
 
@@ -287,7 +295,7 @@ def test_a_model_is_taken_from_settings(model: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def terminal(model: str) -> Iterator[Terminal]:
-    t = Terminal(["chat", model, "--temp", "0", "--max-tokens", "600"])
+    t = Terminal(["chat", model, "--temp", "0", "--max-tokens", "4000"])
     yield t
     t.kill()
 
@@ -338,7 +346,7 @@ def test_run_that_cannot_answer(model: str) -> None:
 
 def test_run_is_stopped_by_ctrl_c(model: str) -> None:
     """Ctrl-C ends an answer of run with the status that shells give to it."""
-    t = Terminal(["run", model, "Write a very long story.", "--max-tokens", "1000", "--temp", "0"])
+    t = Terminal(["run", model, "Write a very long story.", "--max-tokens", "4000", "--temp", "0"])
     try:
         t.expect(r".{30,}")
         t.type("\x03")
@@ -362,7 +370,7 @@ def test_the_command_to_paste_works(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=True,
         )
         assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"

@@ -56,7 +56,7 @@ class Served:
         self.count += 1
         params = SamplingParams(**{"temperature": 0.0, "max_tokens": 4, **sampling})
         request = Request(f"r{self.count}", ids, params, constraint=constraint)
-        async with asyncio.timeout(280):
+        async with asyncio.timeout(1000):
             return [delta async for delta in self.engine.generate(request)]
 
     def each(self, asked: list[tuple[tuple[int, ...], dict[str, Any]]]) -> list[list[Delta]]:

@@ -23,7 +23,7 @@ def tune(*arguments: str, home: Path) -> tuple[int, str, str]:
     """Run rad-tune with settings of its own; return status, output and errors."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("RADIANCE_")}
     done = subprocess.run(
-        [*TUNE, *arguments], capture_output=True, text=True, timeout=280, check=False,
+        [*TUNE, *arguments], capture_output=True, text=True, timeout=1000, check=False,
         env={**env, "OMP_NUM_THREADS": "1", "XDG_CONFIG_HOME": str(home)}, cwd=home,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -103,7 +103,7 @@ def test_the_graph_shows_what_was_chosen(model: str, chosen: Path) -> None:
 
 def test_a_server_says_what_it_read(chosen: Path) -> None:
     """The startup report names the file and how many choices apply; /graph has their values."""
-    with running("--threads", "2", "--tuning", str(chosen)) as server:
+    with running("--threads", "2", "--tuning", str(chosen), "--max-model-len", "256") as server:
         text = " ".join(server.output.split())
         info, graph = (ask(f"{server.url}/{name}") for name in ("server_info", "graph"))
     assert info["settings"]["tuning"] == chosen.name
