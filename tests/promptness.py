@@ -13,7 +13,7 @@ import time
 _WORK_S = 0.03
 
 
-async def until(condition, limit_s=120.0):
+async def until(condition, limit_s=240.0):
     """Wait for a condition; return how long it took."""
     started = time.monotonic()
     while not condition():
