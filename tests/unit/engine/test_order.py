@@ -58,9 +58,9 @@ async def test_a_crowd_in_a_small_pool(plans: list[Any], keep: bool) -> None:
         request(
             "".join(random.choices("ab", k=random.randint(1, 40))), max_tokens=random.randint(1, 40)
         )
-        for _ in range(40)
+        for _ in range(100)
     ]
-    async with running(model, max_queued=40, keep_prefixes=keep) as engine:
+    async with running(model, max_queued=100, keep_prefixes=keep) as engine:
         got = await all_right(engine, wanted)
         await idle(engine)
         stats = engine.stats()
