@@ -16,7 +16,6 @@ from radiance_core.bind import Bound, bind
 from radiance_core.declare import Metadata, declare, read_metadata
 from radiance_core.execute.executor import StepExecutor
 from radiance_core.execute.program import SYMBOLS, Executor
-from radiance_core.execute.twin import TwinExecutor
 from radiance_core.graph.errors import ModelConfigError
 from radiance_core.load.loading import Loading
 from radiance_core.plan.arena import Arena, pack
@@ -186,8 +185,11 @@ def _bind(plan: Plan, loading: Loading) -> Bound:
 
 def make_executor(plan: Plan) -> Executor:
     """Return an executor as a plan says, with no program yet."""
-    twin = plan.settings.executor == "twin"
-    return TwinExecutor() if twin else StepExecutor(num_threads(plan))
+    if plan.settings.executor == "twin":
+        from radiance_core.execute.twin import TwinExecutor
+
+        return TwinExecutor()
+    return StepExecutor(num_threads(plan))
 
 
 def num_threads(plan: Plan) -> int:

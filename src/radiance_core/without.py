@@ -1,5 +1,6 @@
 """Import a library without parts that are of no use here and would take most of the time."""
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,36 @@ def without(name: str) -> Iterator[None]:
             del sys.modules[name]
         else:
             sys.modules[name] = held
+
+
+@contextmanager
+def held_back(*names: str) -> Iterator[None]:
+    """Have modules be empty inside, which are imported only for what they do and not used here.
+
+    A module that has been imported before is left as it is, and one that is asked for something
+    inside is imported after all. Outside, they can be imported as ever.
+    """
+    empty = {name: _empty(name) for name in names if name not in sys.modules}
+    sys.modules.update(empty)
+    try:
+        yield
+    finally:
+        for name, module in empty.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
+def _empty(name: str) -> ModuleType:
+    module = ModuleType(name)
+
+    def find(attribute: str) -> object:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        sys.modules.pop(name, None)
+        return getattr(importlib.import_module(name), attribute)
+
+    vars(module)["__getattr__"] = find
+    return module
 
 
 @contextmanager

@@ -33,6 +33,7 @@ def test_serving_imports_what_it_uses() -> None:
         "huggingface_hub", "torch", "opentelemetry", "radiance_core.hub", "radiance_core.kbench",
         "radiance_core.constrain.compiler", "radiance_core.constrain.gbnf", "aiohttp.client",
         "radiance_core.cli.live", "radiance_core.server.tracing",
+        "radiance_core.chat_format.grammar", "radiance_core.constrain.json_schema",
     }  # fmt: skip
     assert {"aiohttp", "structlog", "tokenizers", "radiance_core.server.app"} <= held
     assert held.isdisjoint(later)
@@ -43,6 +44,7 @@ def test_weights_begin_before_the_server_is_imported() -> None:
     held = modules_after("import radiance_core.cli.serve, radiance_core.build")
     assert {"numpy", "radiance_core.load.loading", "radiance_core.server.ports"} <= held
     assert held.isdisjoint({"aiohttp", "tokenizers", "radiance_core.engine.loop"})
+    assert held.isdisjoint({"radiance_core.model_files.safetensors", "radiance_core.execute.twin"})
 
 
 def test_the_command_line_needs_no_numpy() -> None:

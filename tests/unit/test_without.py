@@ -8,7 +8,7 @@ import pytest
 
 import radiance_abi
 import radiance_core
-from radiance_core.without import package_alone, without
+from radiance_core.without import held_back, package_alone, without
 
 
 def fresh(code: str, *options: str) -> str:
@@ -41,6 +41,47 @@ def test_an_error_inside_leaves_no_trace() -> None:
     with pytest.raises(ZeroDivisionError), without("json"):
         raise ZeroDivisionError
     assert sys.modules["json"] is not None
+
+
+def test_what_is_held_back_is_empty_until_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside it imports as nothing, or whole when something of it is wanted; outside, whole."""
+    tmp_path.joinpath("costly.py").write_text("value = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with held_back("costly", "json"):
+        import json
+
+        import costly
+
+        assert not hasattr(costly, "__path__")
+        assert json.dumps(1) == "1"
+        assert "value" not in vars(costly)
+    assert "costly" not in sys.modules
+    with held_back("costly"):
+        from costly import value
+    assert value == sys.modules["costly"].value == 7
+    with held_back("costly"), pytest.raises(ImportError, match="other"):
+        from costly import other  # noqa: F401
+    del sys.modules["costly"]
+    with pytest.raises(ZeroDivisionError), held_back("costly"):
+        raise ZeroDivisionError
+    assert "costly" not in sys.modules
+
+
+def test_numpy_is_whole_without_its_help() -> None:
+    """Only texts are missing, which can be had later; every array, type and module is there."""
+    code = """
+from radiance_core.cli.serve import _import_numpy
+_import_numpy()
+import numpy as np
+texts = [np.ndarray.__doc__]
+assert np.linalg.norm(np.ones(4)) == 2 and np.dtype("f4").name == "float32"
+import numpy._core._add_newdocs
+texts.append(np.ndarray.__doc__)
+print([bool(text) for text in texts], *sorted(n for n in np.__all__ if not hasattr(np, n)))
+"""
+    assert fresh(code) == "[False, True]"
 
 
 def test_log_events_do_without_rich() -> None:

@@ -4,6 +4,7 @@ What is imported here is little, so that next to nothing comes before. ``radianc
 ``main``; the programs beside it lie in ``__main__`` of their packages, and begin with ``begin``.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line of ``radiance``."""
     begin()
+    # What a start makes stays. To look through it again and again is a fifth of the start; commands
+    # that go on for long turn the collector on when they have loaded (keep_what_is_loaded).
+    gc.disable()
     from radiance_core.cli.main import main as run
 
     run()

@@ -1,6 +1,5 @@
 """``radiance``: serve a model, or run one of the commands."""
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +169,6 @@ def config_show(context: click.Context, /, **params: Any) -> None:
 
 def main() -> None:
     """Run the command line."""
-    # What a start makes stays. To look through it again and again is a fifth of the start; commands
-    # that go on for long turn the collector on when they have loaded (keep_what_is_loaded).
-    gc.disable()
     run_command(cli, "radiance")
 
 

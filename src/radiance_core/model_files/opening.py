@@ -7,7 +7,6 @@ from radiance_core.model_files.checkpoint import Checkpoint
 from radiance_core.model_files.errors import ModelFileError
 from radiance_core.model_files.gguf import GgufCheckpoint
 from radiance_core.model_files.mapping import MappedFile
-from radiance_core.model_files.safetensors import SafetensorsCheckpoint
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
@@ -23,11 +22,11 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
         mode = path.stat().st_mode
     except (OSError, ValueError) as err:
         raise ModelFileError(path, f"expected a model file or folder, got: {err}") from err
-    if stat.S_ISDIR(mode):
-        return SafetensorsCheckpoint(path)
-    if path.suffix == ".gguf":
+    if path.suffix == ".gguf" and not stat.S_ISDIR(mode):
         return GgufCheckpoint(path)
-    if path.suffix == ".safetensors":
+    if path.suffix == ".safetensors" or stat.S_ISDIR(mode):
+        from radiance_core.model_files.safetensors import SafetensorsCheckpoint
+
         return SafetensorsCheckpoint(path)
     # Blobs of download caches have no suffix; the magic tells.
     if stat.S_ISREG(mode) and MappedFile(path).raw[:4] == b"GGUF":

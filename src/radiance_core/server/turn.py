@@ -19,7 +19,6 @@ from radiance_core.chat_format.tools import ToolChoice
 from radiance_core.chat_format.writing import without_tools
 from radiance_core.engine.interface import TextModel
 from radiance_core.engine.sampling import ConstraintSource, ConstraintSpec, SamplingParams
-from radiance_core.server.answer_grammar import compile_answer
 from radiance_core.server.errors import from_engine, invalid
 from radiance_core.server.prompts import encode
 from radiance_core.text.errors import TemplateError
@@ -90,9 +89,18 @@ async def prepare_turn(model: TextModel, ask: Ask, retry_after_s: float) -> Turn
     form = model.chat_format
     text, ids = await prompt_of(model, ask, retry_after_s)
     inside = _ends_inside(text, form) if ask.opens_turn else False
-    source = await compile_answer(model, ask.choice, ask.content, inside_reasoning=inside)
+    source = await _constraint(model, ask, inside)
     shown = form.special if ask.choice.callable else _marks_of_thoughts(form)
     return Turn(tuple(ids), form, ask.choice, inside, source, frozenset(shown.values()))
+
+
+async def _constraint(model: TextModel, ask: Ask, inside: bool) -> ConstraintSource | None:
+    """Return the constraint of the answer; what makes one is imported when the first one comes."""
+    if not ask.choice.shown and ask.content is None:
+        return None
+    from radiance_core.server.answer_grammar import compile_answer
+
+    return await compile_answer(model, ask.choice, ask.content, inside_reasoning=inside)
 
 
 async def prompt_of(model: TextModel, ask: Ask, retry_after_s: float) -> tuple[str, list[int]]:
