@@ -164,7 +164,7 @@ async def test_a_caller_that_does_not_sample_is_not_traced(start, hi, collector,
 async def test_a_collector_that_is_gone_costs_neither_answers_nor_the_end(start, hi, monkeypatch):
     """Nobody listens: requests are answered, the end comes in time, the log says what failed."""
     monkeypatch.setattr(tracing, "LAST_EXPORT_S", 0.1)
-    monkeypatch.setattr(tracing, "EXPORT_LIMIT_S", 30)
+    monkeypatch.setattr(tracing, "EXPORT_LIMIT_S", 120)
     gone = Collector()
     gone.server.shutdown()
     gone.server.server_close()
@@ -175,7 +175,7 @@ async def test_a_collector_that_is_gone_costs_neither_answers_nor_the_end(start,
         assert (await live.post(CHAT, hi))[0] == 200
         began = time.monotonic()
         made.close()
-        assert time.monotonic() - began < 20, "it tries for 30 s where nobody ends it"
+        assert time.monotonic() - began < 20, "it tries for half a minute where nobody ends it"
         deadline = time.monotonic() + 120
         while not any(event["event"] == "trace_export_failed" for event in events):
             assert time.monotonic() < deadline, events
