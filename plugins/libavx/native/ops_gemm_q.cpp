@@ -226,6 +226,15 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
     }
 }
 
+// All lines of a lone token at once: another core wrote them, and its groups would ask for one after the other.
+void fetch_token(const Product &p)
+{
+    const int64_t numbers = p.cols / group_cols * int64_t(sizeof(float));
+    fetch(reinterpret_cast<const uint8_t *>(p.a.row(0)), p.planes * p.cols);
+    fetch(reinterpret_cast<const uint8_t *>(p.a_sum.row(0)), numbers);
+    fetch(reinterpret_cast<const uint8_t *>(p.a_scale.row(0)), numbers);
+}
+
 // `packed` says whether the scratch holds the tokens of this piece already.
 void run_piece(const Product &p, const Piece &piece, const Scratch &s, bool packed)
 {
@@ -284,6 +293,7 @@ template <Form form> int run(const RadCall *call, int64_t first, int64_t last, i
     uint8_t *own = static_cast<uint8_t *>(call->scratch) + int64_t(worker) * int64_t(call->scratch_bytes);
     const Scratch s = cut_scratch(own, p.tokens, p.cols, p.planes);
     if (call->scratch == nullptr || int64_t(call->scratch_bytes) < s.bytes) return RAD_SCRATCH;
+    if (p.tokens == 1) fetch_token(p);
     int64_t packed = -1;
     for (int64_t i = first; i < last; i++) {
         const Piece piece = piece_of(p.tiling, i);
