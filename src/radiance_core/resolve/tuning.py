@@ -83,12 +83,16 @@ def facts(node: Node, params: Mapping[str, int | float | str]) -> frozenset[str]
 
     Spelt as in the file: ``N=576``, ``eps=1e-05``, ``b:u4*f16[1x32]``.
     """
-    weights = {
+    return frozenset(f"{k}={spell_value(v)}" for k, v in params.items()) | {*weight_facts(node)}
+
+
+def weight_facts(node: Node) -> list[str]:
+    """Return the encodings of a node's weights in order, spelt as in the file."""
+    return [
         f"{spelt.name}:{operand.encoding}"
         for spelt, operand in zip(node.schema.operands, node.operands, strict=False)
         if isinstance(operand, GraphWeight)
-    }
-    return frozenset(f"{k}={spell_value(v)}" for k, v in params.items()) | weights
+    ]
 
 
 def spell_value(value: float | str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from radiance_core.resolve.report import band_text, params_text
 from radiance_core.resolve.result import UNBOUNDED
+from radiance_core.resolve.tuning import weight_facts
 from radiance_core.tune.places import Place
 from radiance_core.tune.search import Found, Measured
 
@@ -13,14 +14,8 @@ def place_lines(place: Place) -> Iterator[str]:
     band = place.band
     upper = UNBOUNDED if place.is_last else band.upper
     shown = band_text(band.lower, upper, place.node.node.schema.ranged)
-    weights = " ".join(
-        f"{spelt.name}:{encoding}"
-        for spelt, operand in zip(
-            place.node.node.schema.operands, place.node.node.operands, strict=False
-        )
-        if (encoding := getattr(operand, "encoding", None)) is not None
-    )
-    facts = " ".join(part for part in (shown, params_text(band.params), weights) if part)
+    parts = (shown, params_text(band.params), *weight_facts(place.node.node))
+    facts = " ".join(part for part in parts if part)
     yield f"{band.kernel.op} x{len(place.indices)}  {band.library.name}.{band.kernel.name}  {facts}"
     for axis in band.kernel.axes:
         values = (f"[{v}]" if v == axis.default else str(v) for v in axis.values)
