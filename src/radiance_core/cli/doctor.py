@@ -24,19 +24,7 @@ def doctor_text(model: str | None, settings: Callable[[], Config]) -> tuple[str,
         model: one that is to be served; None takes the one of the settings, if they name one.
         settings: returns them, or raises what is wrong with them.
     """
-    m = hardware.machine()
-    group = "none" if m.memory.cgroup_limit is None else f"{m.memory.cgroup_limit / 2**30:.1f} GiB"
-    quota = hardware.cgroup_cpus()
-    lines = [
-        f"radiance {core_version()}  Python {platform.python_version()}  {platform.platform()}",
-        f"processor  {m.cpu}, {m.num_cpus} usable"
-        + (f" (control group allows {quota:g})" if quota else ""),
-        f"features   {' '.join(m.features) or 'none of note'}",
-        f"memory     {m.memory.total / 2**30:.1f} GiB, {m.memory.available / 2**30:.1f} free, "
-        f"control-group limit {group}",
-        f"packages   {', '.join(f'{p} {_version(p)}' for p in PACKAGES)}",
-        f"prefix     {sys.prefix}",
-    ]
+    lines = _about()
     lines += [f"note       {note}" for note in strange_variables()]
     faults: list[str] = []
 
@@ -59,6 +47,23 @@ def doctor_text(model: str | None, settings: Callable[[], Config]) -> tuple[str,
         lines += ["", text] if text is not None else []
     lines += ["", "a fault was found, see above" if faults else "no fault found"]
     return "\n".join(lines), not faults
+
+
+def _about() -> list[str]:
+    """Say what everything runs on: versions, processor, memory."""
+    m = hardware.machine()
+    group = "none" if m.memory.cgroup_limit is None else f"{m.memory.cgroup_limit / 2**30:.1f} GiB"
+    quota = hardware.cgroup_cpus()
+    return [
+        f"radiance {core_version()}  Python {platform.python_version()}  {platform.platform()}",
+        f"processor  {m.cpu}, {m.num_cpus} usable"
+        + (f" (control group allows {quota:g})" if quota else ""),
+        f"features   {' '.join(m.features) or 'none of note'}",
+        f"memory     {m.memory.total / 2**30:.1f} GiB, {m.memory.available / 2**30:.1f} free, "
+        f"control-group limit {group}",
+        f"packages   {', '.join(f'{p} {_version(p)}' for p in PACKAGES)}",
+        f"prefix     {sys.prefix}",
+    ]
 
 
 def _version(package: str) -> str:

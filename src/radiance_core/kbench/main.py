@@ -14,7 +14,7 @@ from radiance_core.discover.libraries import Libraries, kernel_libraries
 from radiance_core.kbench import report
 from radiance_core.kbench.fixture import Fixture, FixtureError, bundled, read, write
 from radiance_core.kbench.machine import ceilings
-from radiance_core.kbench.replay import Drawn, judge
+from radiance_core.kbench.replay import Drawn, Verdict, judge
 from radiance_core.kbench.speed import speeds
 from radiance_core.nearest import did_you_mean
 
@@ -121,16 +121,19 @@ def _report(
     found.sort(key=lambda v: [c.name for c in chosen].index(v.library.name))
     yield from report.verdicts(found)
     if timed:
-        threads = threads or len(os.sched_getaffinity(0))
-        # How fast an oracle is says nothing.
-        sound = [v for v in found if not v.faults and v.num_replayed and not v.library.reference]
-        measured = [
-            speed
-            for v in sorted(sound, key=lambda v: v.kernel.op)
-            for speed in speeds(v.library.name, v.kernel, drawn, threads)
-        ]
-        yield from report.speed(measured, ceilings(threads))
+        yield from _speed(found, drawn, threads or len(os.sched_getaffinity(0)))
     yield not any(v.faults for v in found)
+
+
+def _speed(found: Sequence[Verdict], drawn: Drawn, threads: int) -> Iterator[str]:
+    """Yield how fast each sound row is; how fast an oracle is says nothing."""
+    sound = [v for v in found if not v.faults and v.num_replayed and not v.library.reference]
+    measured = [
+        speed
+        for v in sorted(sound, key=lambda v: v.kernel.op)
+        for speed in speeds(v.library.name, v.kernel, drawn, threads)
+    ]
+    yield from report.speed(measured, ceilings(threads))
 
 
 def _progress(text: str) -> None:
