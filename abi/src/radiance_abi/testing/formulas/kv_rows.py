@@ -41,7 +41,8 @@ class Part:
 
     def slots(self) -> Array:
         """Return the pieces of every slot, u8 [P, K, B, pieces]."""
-        return (self.codes[..., self.place] >> self.shift) & self.mask
+        pieces = (self.codes[..., self.place] >> self.shift) & self.mask
+        return pieces.astype(np.uint8)
 
     def put(self, page: int, offset: int, pieces: Array) -> None:
         """Set the pieces [K, n] of one slot; what its bytes hold of other slots stays."""
@@ -124,7 +125,7 @@ def _stored(part: Part) -> F64:
     if not part.half.grouped:
         power = np.exp2(part.scales.astype(np.float64) - 127)
         power[part.scales == _NO_NUMBER] = np.nan
-        codes = part.slots().astype(np.uint8).view(ml_dtypes.float8_e4m3fn)
+        codes = part.slots().view(ml_dtypes.float8_e4m3fn)
         return np.asarray(codes.astype(np.float64) * power)
     codes = _unpacked(part.slots(), part.half).astype(np.float64)
     stored = codes * part.scales.astype(np.float64)[..., None]
