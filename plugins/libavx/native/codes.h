@@ -14,6 +14,13 @@
 
 namespace libavx::LIBAVX_LEVEL {
 
+// Keeps a sum where it is added to. GCC otherwise makes all products first, stores them and adds them up afterwards.
+template <class T> LIBAVX_INLINE T in_register(T sum)
+{
+    asm("" : "+v"(sum));
+    return sum;
+}
+
 #if defined(__AVX512F__)
 
 struct u8x64 {
@@ -37,6 +44,8 @@ LIBAVX_INLINE u8x64 look_up(u8x64 index, const void *table)
     return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), index.v)};
 }
 LIBAVX_INLINE i32x16 as_i32(u8x64 a) { return {a.v}; }
+LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm512_add_epi16(a.v, b.v)}; }
+LIBAVX_INLINE u8x64 in_registers(u8x64 a) { return {in_register(a.v)}; }
 
 // acc + sum over the four bytes of each lane of u8 w times i8 a; exact. `wide`: w may be above 127.
 template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
@@ -58,7 +67,7 @@ template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t
         const __m512i part = _mm512_madd_epi16(_mm512_maddubs_epi16(high, x), _mm512_set1_epi16(128));
         sum = _mm512_add_epi32(sum, part);
     }
-    return {_mm512_add_epi32(acc.v, sum)};
+    return {in_register(_mm512_add_epi32(acc.v, sum))};
 #endif
 }
 
@@ -93,6 +102,8 @@ LIBAVX_INLINE u8x64 look_up(u8x64 index, const void *table)
     return {_mm256_shuffle_epi8(t, index.l), _mm256_shuffle_epi8(t, index.h)};
 }
 LIBAVX_INLINE i32x16 as_i32(u8x64 a) { return {a.l, a.h}; }
+LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm256_add_epi16(a.l, b.l), _mm256_add_epi16(a.h, b.h)}; }
+LIBAVX_INLINE u8x64 in_registers(u8x64 a) { return {in_register(a.l), in_register(a.h)}; }
 
 template <bool wide> LIBAVX_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i x)
 {
@@ -104,7 +115,7 @@ template <bool wide> LIBAVX_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m
         const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(high, x), _mm256_set1_epi16(128));
         sum = _mm256_add_epi32(sum, part);
     }
-    return _mm256_add_epi32(acc, sum);
+    return in_register(_mm256_add_epi32(acc, sum));
 }
 template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
 {
@@ -116,12 +127,34 @@ template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t
 
 #endif
 
-// Which codes a kernel reads: their width, and whether they index a table (4 bits then).
-enum Codes { C2 = 2, C3 = 3, C4 = 4, C5 = 5, C6 = 6, C8 = 8, CTABLE = 20, CDECODED = 28, CE2M1 = 36 };
+LIBAVX_INLINE u8x64 spread_four(const int8_t *a)  // four bytes to every lane
+{
+    int32_t four;
+    memcpy(&four, a, 4);
+#if defined(__AVX512F__)
+    return {i32_set(four).v};
+#else
+    return {_mm256_set1_epi32(four), _mm256_set1_epi32(four)};
+#endif
+}
 
-constexpr int bits_of_codes(Codes c) { return c == CTABLE || c == CE2M1 ? 4 : c == CDECODED ? 8 : int(c); }
-// Decoded codes of at most 6 bits are known to be narrow, as is what e2m1 looks up; tables hold any byte.
+// Which codes a kernel reads: their width, and whether they index a table (4 bits then).
+// Bytes that were decoded are known to be of 4, 5 or 6 bits at most.
+enum Codes { C2 = 2, C3 = 3, C4 = 4, C5 = 5, C6 = 6, C8 = 8, CTABLE, CE2M1, CBYTE4, CBYTE5, CBYTE6 };
+
+constexpr int bits_of_codes(Codes c) { return c < CTABLE ? int(c) : c == CTABLE || c == CE2M1 ? 4 : 8; }
+constexpr bool is_decoded(Codes c) { return c >= CBYTE4; }
+// What e2m1 looks up is narrow; tables hold any byte.
 constexpr bool is_wide(Codes c) { return c == C8 || c == CTABLE; }
+constexpr int most_code(Codes c)
+{
+    return is_wide(c)                 ? 255
+           : c == CE2M1               ? 24
+           : c == CBYTE4              ? 15
+           : c == CBYTE5              ? 31
+           : c == CBYTE6              ? 63
+                                      : (1 << int(c)) - 1;
+}
 
 // Quad q of a group as unsigned bytes.
 template <Codes codes, int q> LIBAVX_INLINE u8x64 quad(const uint8_t *group, [[maybe_unused]] const uint8_t *table)

@@ -4,6 +4,7 @@
 
 #include "codes.h"
 #include "format.h"
+#include "pairs.h"
 #include "products.h"
 #include "scales.h"
 #include "words.h"
@@ -54,7 +55,8 @@ struct Shape {
     Number number0, number1;  // of stored scales; NONE and NONE where they are decoded
     constexpr bool stored() const { return number0 != NONE; }
     constexpr bool few() const { return tokens <= few_tokens; }
-    constexpr bool words() const { return planes == 2 && tokens >= words_from; }
+    constexpr bool words() const { return makes_words(planes, tokens, quads_of_pairs(codes) > 0); }
+    constexpr bool pairs() const { return quads_of_pairs(codes) > 0 && !words(); }
     // Codes that are decoded in registers stay there for the second plane, if there are registers for them.
     constexpr bool held() const { return many_registers && few(); }
     // The planes' sums are chains of their own while there are registers for both.
@@ -141,6 +143,19 @@ LIBAVX_INLINE void dot_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const 
     }
 }
 
+// The same by pairs. Both planes are chains beside each other, so that codes are decoded once.
+template <Shape k, int first>
+LIBAVX_INLINE void dot_pairs_of_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const Tile &x, int64_t group)
+{
+    constexpr int n = k.tokens, chains = k.planes * n;
+    i32x16 sum[chains];
+    LIBAVX_UNROLLED(c, chains) sum[c] = i32_set(0);
+    dot_pairs<k.codes, n, chains, first, first + 8 / k.subs>(sum, b.codes + group * 64 * bits_of_codes(k.codes),
+                                                             b.table, x.a, x.plane_step);
+    LIBAVX_UNROLLED(t, n) dot[t] = k.planes == 1 ? sum[t] : shl<7>(sum[t]) + sum[chains - n + t];
+    if constexpr (k.has_start) LIBAVX_UNROLLED(t, n) dot[t] = dot[t] + i32_set(x.start[t]);
+}
+
 // Scales of a sub-group; `at` is 1 for its minima.
 template <Shape k, int at> LIBAVX_INLINE f32x16 scale_of(const Block &b, int64_t sub)
 {
@@ -162,7 +177,8 @@ LIBAVX_INLINE void add_sub_group(f32x16 (&sum)[k.tokens], const Block &b, Tile &
     if constexpr (s < k.subs) {
         const int64_t sub = group * k.subs + s;
         i32x16 dot[k.tokens];
-        dot_sub_group<k, s *(8 / k.subs)>(dot, b, x, group);
+        if constexpr (k.pairs()) dot_pairs_of_sub_group<k, s *(8 / k.subs)>(dot, b, x, group);
+        else dot_sub_group<k, s *(8 / k.subs)>(dot, b, x, group);
         const f32x16 scale = scale_of<k, 0>(b, sub);
         LIBAVX_UNROLLED(t, k.tokens) sum[t] = fma(to_f32(dot[t]), scale * f32_set(x.scale[t]), sum[t]);
         if constexpr (k.has_min) {
@@ -182,7 +198,7 @@ template <Shape k> static void accumulate(const Block &b, Tile x, int64_t groups
     LIBAVX_UNROLLED(t, k.tokens) sum[t] = f32_load(sums + 16 * t);
     const uint8_t *next = b.next;
     for (int64_t g = 0; g < groups; g++) {
-        if constexpr (k.few()) fetch_lines<lines>(next);
+        if constexpr (k.few() && !is_decoded(k.codes)) fetch_lines<lines>(next);
         add_sub_group<k, 0>(sum, b, x, g);
         next += b.next_step;
         x.a += x.group_step;
@@ -251,6 +267,9 @@ static bool reads_stored_codes(const Format &f)
     return f.bits == 4 || f.bits == 5 || (f.sub() == 16 && f.min() == (f.bits == 2));
 }
 
+// Whether all kernels for the format have narrow codes, whose pairs may be summed.
+static bool has_pairs_of(const Format &f) { return has_pairs && f.bits <= 6 && (!f.table() || f.e2m1()); }
+
 // The kernel for a choice; NULL when there is none for scales as they are stored.
 static Accumulate choose(const Choice &c)
 {
@@ -258,11 +277,9 @@ static Accumulate choose(const Choice &c)
     const bool fine = f.sub() == 16;
     if (c.stored && f.shift[0] != (fine ? 4 : 5)) return nullptr;
     if (c.decoded || f.bits == 8) {
-        if (fine) return choose_form<CDECODED, 2>(c);  // only narrow codes have fine scales
-#if !defined(__AVX512VNNI__)
-        if (f.bits != 8 && (f.e2m1() || !f.table())) return choose_form<CDECODED, 1>(c);
-#endif
-        return choose_form<C8, 1>(c);
+        if (!has_pairs_of(f)) return fine ? choose_form<CBYTE6, 2>(c) : choose_form<C8, 1>(c);
+        if (fine) return f.bits <= 4 ? choose_form<CBYTE4, 2>(c) : choose_form<CBYTE6, 2>(c);
+        return f.bits <= 4 && !f.e2m1() ? choose_form<CBYTE4, 1>(c) : choose_form<CBYTE5, 1>(c);
     }
     if (f.e2m1()) return choose_planes<CE2M1, 1, false, true>(c);
     if (f.table()) return choose_planes<CTABLE, 1, false, true>(c);

@@ -103,7 +103,10 @@ const int32_t *sums_of(const Product &p, int64_t token, const Scratch &s)
     return s.high;
 }
 
-bool packs_words(const Product &p, int64_t tokens) { return p.planes == 2 && tokens >= words_from; }
+bool packs_words(const Product &p, int64_t tokens)
+{
+    return makes_words(p.planes, tokens, has_pairs_of(p.w.format));
+}
 
 // What goes with a token's codes, as the first of a tile of `tokens`.
 void pack_sums(const Product &p, const Scratch &s, int64_t token, int32_t *start, float *factor, int64_t tokens)
@@ -171,7 +174,8 @@ Plan plan_of(const Product &p, int64_t tokens)
     plan.few = tokens <= few_tokens;
     plan.raw = plan.few ? reads_stored_codes(f) : f.bits == 8;
     plan.least = tokens / rad_blocks(tokens, max_tile);
-    plan.own = p.planes == 2 && rad_blocks(tokens, rad_blocks(tokens, max_tile)) > few_tokens;
+    const int64_t most = rad_blocks(tokens, rad_blocks(tokens, max_tile));
+    plan.own = most > few_tokens && packs_words(p, most);
     Choice c = {f, p.planes, plan.least, !plan.raw, tokens == 1 && plan.raw};
     plan.add[0] = choose(c);
     plan.stored = c.stored && plan.add[0] != nullptr;

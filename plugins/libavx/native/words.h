@@ -12,6 +12,7 @@
 
 #include "codes.h"
 #include "format.h"
+#include "products.h"
 
 namespace libavx::LIBAVX_LEVEL {
 
@@ -21,13 +22,17 @@ constexpr int64_t words_from = 4;  // tokens of a tile; fewer do not repay the w
 constexpr int64_t words_from = 2;
 #endif
 
+// Whether a tile's products are made of words. Pairs are as fast, and faster where both planes' are summed in one go.
+constexpr bool makes_words(int64_t planes, int64_t tokens, bool pairs)
+{
+    return planes == 2 && tokens >= words_from && !(pairs && 2 * tokens <= max_tile);
+}
+
 constexpr int64_t quad_bytes = 8;  // a token's quad: its columns 0, 2, 1, 3 as 16-bit codes
 
 constexpr bool is_folded(int quad) { return quad % 2 == 0; }
 
 #if defined(__AVX512F__)
-
-LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm512_add_epi16(a.v, b.v)}; }
 
 // acc + sum over both halves of each lane of i16 a times i16 b, modulo 2^32.
 LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 a, u8x64 b)
@@ -35,30 +40,19 @@ LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 a, u8x64 b)
 #if defined(__AVX512VNNI__)
     return {_mm512_dpwssd_epi32(acc.v, a.v, b.v)};
 #else
-    return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(a.v, b.v))};
+    return {in_register(_mm512_add_epi32(acc.v, _mm512_madd_epi16(a.v, b.v)))};
 #endif
 }
 
 #else
 
-LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm256_add_epi16(a.l, b.l), _mm256_add_epi16(a.h, b.h)}; }
 LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 a, u8x64 b)
 {
-    return {_mm256_add_epi32(acc.l, _mm256_madd_epi16(a.l, b.l)), _mm256_add_epi32(acc.h, _mm256_madd_epi16(a.h, b.h))};
+    return {in_register(_mm256_add_epi32(acc.l, _mm256_madd_epi16(a.l, b.l))),
+            in_register(_mm256_add_epi32(acc.h, _mm256_madd_epi16(a.h, b.h)))};
 }
 
 #endif
-
-LIBAVX_INLINE u8x64 spread_pair(const int8_t *a)  // two codes to every lane
-{
-    int32_t pair;
-    memcpy(&pair, a, 4);
-#if defined(__AVX512F__)
-    return {i32_set(pair).v};
-#else
-    return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
-#endif
-}
 
 LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 w, const int8_t *a)
 {
@@ -68,7 +62,7 @@ LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 w, const int8_t *a)
     asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(*reinterpret_cast<const four_bytes *>(a)));
     return acc;
 #else
-    return dot2(acc, w, spread_pair(a));
+    return dot2(acc, w, spread_four(a));
 #endif
 }
 
@@ -96,8 +90,8 @@ LIBAVX_INLINE void dot_words(i32x16 (&dot)[tokens], i32x16 &own, u8x64 quad, con
     if constexpr (is_folded(q)) {
         if constexpr (sums_own) own = dot2(own, w.even, w.odd);
         LIBAVX_UNROLLED(t, tokens)
-            dot[t] = dot2(dot[t], add_words(w.odd, spread_pair(even + t * step)),
-                          add_words(w.even, spread_pair(odd + t * step)));
+            dot[t] = dot2(dot[t], add_words(w.odd, spread_four(even + t * step)),
+                          add_words(w.even, spread_four(odd + t * step)));
     } else {
         LIBAVX_UNROLLED(t, tokens) dot[t] = dot2(dot[t], w.even, even + t * step);
         LIBAVX_UNROLLED(t, tokens) dot[t] = dot2(dot[t], w.odd, odd + t * step);

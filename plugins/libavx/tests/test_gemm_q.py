@@ -130,6 +130,36 @@ def test_largest_codes_of_both_signs(levels, integer, tokens, rng, draw):
         np.testing.assert_array_equal(got[:1], alone)
 
 
+def constant_codes(plane, codes, value):
+    """Fill rows of codes with the bits of one value."""
+    bits = value >> np.arange(plane.element.bits) & 1
+    count = codes.shape[1] * codes.itemsize * 8 // len(bits)
+    row = np.packbits(np.tile(bits, count).astype(np.uint8), bitorder="little")
+    codes.view(np.uint8)[:] = row
+
+
+@PLANES
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 12])
+def test_largest_codes_of_weights_and_activations(levels, integer, tokens, planes, rng, draw):
+    """Sums of the largest products, of either sign, are exact: nothing on the way saturates.
+
+    Rows of weights hold the most of unsigned, of signed, and of the bits in between.
+    """
+    cols = cols_for(integer)
+    weight, (_, scale, _) = draw(integer, 48, cols, rng), acts(rng, tokens, cols)
+    plane = next(p for p in weight.encoding.planes if p.role == "codes")
+    for i, part in enumerate(np.array_split(weight.planes["codes"], 4)):
+        constant_codes(plane, part, (1 << plane.element.bits) - 1 >> i)
+    q = np.full((tokens, planes * cols), rng.choice([-128, 127]), np.int8)
+    q[tokens // 2 :] ^= -1
+    sums = codes_of((q, scale)).reshape(tokens, -1, 32).sum(-1, dtype=np.int32)
+    act = (q, scale, sums)
+    a, w = values(act), weight.values
+    want = a @ w.T
+    for level in levels:
+        assert_close(run(level, "gemm_nt_q", act, weight), want, a, w)
+
+
 @PLANES
 def test_residual_and_bias_are_added_after_the_product(levels, planes, rng, draw):
     """The forms have the bits of product plus operand; the head has those of the product."""
