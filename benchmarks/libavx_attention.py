@@ -57,7 +57,8 @@ class Pool:
         self.array[:, 1:] = self.array[:, :1]
 
     def row(self, op, params):
-        names = {"fp8": "_fp8", "fp8_v4": "_integers", "k6_v4": "_integers"}
+        names = {"fp8": "_fp8", "fp8_v4": "_integers", "k6_v4": "_integers",
+                 "int8": "_words", "k8_v4": "_words"}  # fmt: skip
         return self.level.row(op, op + names.get(params["kv_dtype"], ""))
 
     def step(self, lengths, count, layers, rng):

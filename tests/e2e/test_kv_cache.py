@@ -19,8 +19,6 @@ TEXT = (
     "of each month a boat brings bread, paraffin and letters, and takes the pages of the book away "
     "to an office where, he believes, nobody has ever opened it. Still the numbers must be right."
 )
-KERNELS = "libavx+libref"
-"""libref has attention for the types that libavx lacks it for."""
 MOST_KL = {"bf16": 1e-3, "f16": 1e-4, "int8": 1.3e-3, "fp8": 0.04, "k8_v4": 0.03,
           "fp8_v4": 0.08, "k6_v4": 0.06}  # fmt: skip
 """Mean KL in nats over a text of some hundred tokens: about four times what longer ones show."""
@@ -40,7 +38,7 @@ def tokens(model: Path) -> list[int]:
 
 def log_probabilities(model: Path, kv_dtype: str, tokens: list[int]) -> Iterator[np.ndarray]:
     """Yield log probabilities by each way to feed the tokens."""
-    with opened(model, KERNELS, len(tokens), kv_dtype=kv_dtype) as step_model:
+    with opened(model, "libavx", len(tokens), kv_dtype=kv_dtype) as step_model:
         for sizes in ways(len(tokens)).values():
             x = sequence_logits(step_model, tokens, sizes).astype(np.float64)
             x -= x.max(-1, keepdims=True)

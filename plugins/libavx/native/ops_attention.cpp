@@ -192,11 +192,20 @@ const RadConstraint where_integers[] = {
     RAD_GE("head_dim", cache_group),
     RAD_LE("head_dim", most_head_dim),
 };
+const RadConstraint where_words[] = {
+    RAD_IN("dtype", "f32"),
+    RAD_IS("block_size", page_keys),
+    RAD_IN("kv_dtype", "int8 k8_v4"),
+    RAD_DIV("head_dim", cache_group),
+    RAD_GE("head_dim", cache_group),
+    RAD_LE("head_dim", most_head_dim),
+};
 
 const RadKernel rows[] = {
     row<Attention>("attn_paged", where),
     row<Attention>("attn_paged", where_fp8, nullptr, "attn_paged_fp8"),
     row<Attention>("attn_paged", where_integers, nullptr, "attn_paged_integers"),
+    row<Attention>("attn_paged", where_words, nullptr, "attn_paged_words"),
 };
 
 }  // namespace

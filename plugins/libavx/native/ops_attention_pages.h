@@ -4,6 +4,7 @@
 
 #include "ops_attention_batch.h"
 #include "ops_attention_block.h"
+#include "ops_attention_words.h"
 
 namespace libavx::LIBAVX_LEVEL {
 namespace {  // plain names, which other files of this level may use for something else
@@ -92,6 +93,7 @@ private:
             for (int64_t j = 0; j < (halves[i].grouped() ? shape.groups() : 1) * page_keys; j += 16)
                 f32_store(w.factors[i] + j, halves[i].grouped() ? f16_load(area.scales[i] + 2 * j)
                                                                 : powers_load(area.scales[i] + j));
+        if (cache.form->in_words()) return read_words(area, view, w);
         const Integers<4, false> values = {area.codes[1], dim / 2, nullptr};
         const int num_groups = int(shape.groups());
         if (!halves[1].grouped())
@@ -103,6 +105,17 @@ private:
         else
             read(Integers<6, true>{area.codes[0], dim * 6 / 8, w.factors[0]}, values,
                  {nullptr, w.factors[1], num_groups}, view, w);
+    }
+
+    // Always widened: so laid out that costs few queries little where heads share keys.
+    void read_words(const Area &area, const View &view, Workspace &w) const
+    {
+        const KeyWords keys = {area.codes[0], w.factors[0]};
+        const Factors factors = {nullptr, w.factors[1], int(shape.groups())};
+        if (cache.form->halves[1].bits == 8)
+            read_widened(keys, ValueWords<8>{area.codes[1]}, factors, view, w);
+        else
+            read_widened(keys, ValueWords<4>{area.codes[1]}, factors, view, w);
     }
 
     template <class K, class V>

@@ -12,12 +12,11 @@ from radiance_abi.testing.formulas import kv_rows
 from .test_ops_attention import Batch, close, draw_batch, oracle
 
 PAGE = 32
-FORMS = ("fp8", "fp8_v4", "k6_v4")
 IN_WORDS = ("int8", "k8_v4")
+FORMS = ("fp8", "fp8_v4", "k6_v4", *IN_WORDS)
 SHAPES = [(64, 3), (128, 1), (32, 5), (256, 2), (96, 2)]
 FP8_SHAPES = [(8, 4), (24, 2), (40, 1), (80, 3), (16, 1)]
 CASES = [(f, *s) for f in FORMS for s in SHAPES] + [("fp8", *s) for s in FP8_SHAPES]
-STORED = CASES + [(f, *s) for f in IN_WORDS for s in SHAPES]
 
 
 def hard_rows(rng: np.random.Generator, tokens: int, heads: int, head_dim: int) -> np.ndarray:
@@ -52,7 +51,7 @@ def meant(batch: Batch) -> np.ndarray:
     return np.concatenate([kv_rows.read(part)[0] for part in halves], axis=-1)
 
 
-@pytest.mark.parametrize(("form", "head_dim", "heads"), STORED)
+@pytest.mark.parametrize(("form", "head_dim", "heads"), CASES)
 def test_all_levels_store_the_bytes_of_the_contract(
     levels: Any, form: str, head_dim: int, heads: int
 ) -> None:
