@@ -106,8 +106,8 @@ def _activations(plan: Plan) -> str:
     products = {node.schema.op: node for node in nodes if "gemm" in node.schema.op}
     names += ["bf16"] if any("_bf16" in op for op in products) else []
     if plan.settings.activation_planes == 1:
-        plain = (n for n in products.values() if "_bf16" not in n.schema.op)
-        names += sorted({str(n.params["dtype"]) for n in plain if "planes" not in n.params})
+        plain = (n.params for n in products.values() if "_bf16" not in n.schema.op)
+        names += sorted({str(p["dtype"]) for p in plain if "dtype" in p and "planes" not in p})
     return f" · activations: {' and '.join(names)}" if names else ""
 
 

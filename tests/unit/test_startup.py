@@ -99,3 +99,27 @@ def test_threads_are_the_users_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     hold_back_matrix_threads()
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+
+
+@pytest.mark.parametrize("program", ["kbench main", "kbench schemas", "tune main"])
+def test_programs_that_measure_start_no_threads_of_the_matrix_library(program: str) -> None:
+    """It would start one a processor when numpy is imported, to spin beside what is measured."""
+    package, entry = program.split()
+    code = (
+        f"import os, sys\nfrom radiance_core.{package}.__main__ import {entry} as begin\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try:\n    begin()\n"
+        "except SystemExit:\n    assert 'numpy' in sys.modules\n"
+        "    print('threads:', len(os.listdir('/proc/self/task')))\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("threads: 1\n")

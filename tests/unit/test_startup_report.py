@@ -160,16 +160,25 @@ def test_it_says_which_activations_integer_weights_meet(
         ("gemm_nt_bf16", 1, " · activations: bf16"),
         ("gemm_nt", 1, " · activations: f32"),
         ("gemm_nt", 2, ""),
+        ("their_gemm", 1, ""),
     ],
 )
 def test_it_says_what_int8_uses_where_no_weight_is_an_integer(
     plan: Plan, op: str, asked: int, told: str
 ) -> None:
-    """bf16 where products take that, and what the model computes with where they do not."""
+    """bf16 where products take that, and what the model computes with where they do not.
+
+    A plugin's own op need not say what it computes with.
+    """
     first = plan.resolution.nodes[0]
-    params = {"M": 1, "N": 8, "K": 8, "dtype": "f32"}
+    params: dict[str, int | float | str] = {"M": 1, "N": 8, "K": 8}
+    schema = STANDARD.get(op)
+    if schema is None:
+        schema = dataclasses.replace(STANDARD["gemm_nt"], op=op)
+    else:
+        params["dtype"] = "f32"
     product = dataclasses.replace(
-        first, node=dataclasses.replace(first.node, schema=STANDARD[op], params=params)
+        first, node=dataclasses.replace(first.node, schema=schema, params=params)
     )
     changed = with_(
         plan,

@@ -39,7 +39,10 @@ class Inference:
         # An int is equal to a float and to a bool, which a param may not take.
         kinds = tuple(map(type, given.values()))
         key = (schema.op, tuple(given.items()), kinds, tuple(map(_seen, operands)))
-        found = self._known.get(key)
+        try:
+            found = self._known.get(key)
+        except TypeError:  # a param that is a list, say: no param may be, and inferring says which
+            return self._infer(schema, operands, given)
         if found is None:
             found = self._known[key] = self._infer(schema, operands, given)
         return found

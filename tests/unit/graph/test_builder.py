@@ -321,6 +321,10 @@ def test_an_op_is_judged_by_all_that_inference_sees_though_one_like_it_was_accep
     g.op("silu", x, n=8)
     with refused("silu: param n: expected int, got 8.0"):
         g.op("silu", x, n=8.0)
+    with refused("silu: param n: expected int, got [8]"):
+        g.op("silu", x, n=[8])
+    with refused("silu: param n: expected int, got {}"):
+        g.has("silu", x, n={})  # type: ignore[arg-type]
     with refused("silu: operand x: expected n = 8, got 4"):
         g.op("silu", g.columns(x, 0, 4), n=8)
     with refused("silu: operand x: expected f32, got i32"):
