@@ -54,9 +54,13 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     pass_on(number, info, context);
 }
 
+/* Once: a second time it would take our own handler for the one before. */
 static void install(void)
 {
+    static int installed;
     struct sigaction mine;
+    if (installed) return;
+    installed = 1;
     memset(&mine, 0, sizeof mine);
     sigemptyset(&mine.sa_mask);
     mine.sa_sigaction = on_bus_error;
@@ -69,7 +73,7 @@ RAD_API int32_t rad_map_guard(const uint8_t *first, int64_t size, const char *wo
     char *kept = strdup(words);
     if (kept == NULL) return -1;
     pthread_mutex_lock(&changing);
-    if (guarded == NULL) install();
+    install();
     Guarded *g = guarded;
     while (g != NULL && g->first != 0) g = g->next;
     const int is_new = g == NULL;
