@@ -31,14 +31,14 @@ REMEDY = (
 
 
 def end_of(path: Path, *, before: str = "", after: str = "") -> tuple[int, list[str]]:
-    """Serve a model of which something happens; return the status and the lines of errors."""
+    """Serve a model of which something happens; return the status and the errors that name it."""
     script = HURT.format(before=before or "pass", after=after or "pass")
     options = ["--model", str(path), "--port", "0", "--threads", "2"]
     done = subprocess.run(
         [sys.executable, "-c", script, *options],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    return done.returncode, [e for e in done.stderr.splitlines() if e.startswith("radiance: ")]
+    return done.returncode, [e for e in done.stderr.splitlines() if f"{path}: expected" in e]
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_a_file_that_is_shortened_is_named(model: Path) -> None:
     status, told = end_of(model, before="os.truncate(file, file.stat().st_size // 2)")
     assert status == 1
     assert told == [
-        f"radiance: {model}: expected its {size} bytes to stay while they are read, got fewer, or "
-        f"a disk that fails; {REMEDY}"
+        f"{model}: expected its {size} bytes to stay while they are read, got fewer, or a disk "
+        f"that fails; {REMEDY}"
     ]
 
 

@@ -51,8 +51,8 @@ class MappedFile:
         finally:
             os.close(descriptor)
         words = (
-            f"radiance: {path}: expected its {self.size} bytes to stay while they are read, got "
-            f"fewer, or a disk that fails; {_REMEDY}\n"
+            f"{path}: expected its {self.size} bytes to stay while they are read, got fewer, or a "
+            f"disk that fails; {_REMEDY}\n"
         )
         weakref.finalize(self._map, guard(self._map, words)).atexit = False
         self._bytes: npt.NDArray[np.uint8] | None = np.frombuffer(self._map, np.uint8)

@@ -80,7 +80,7 @@ def test_a_shortened_file_is_named(tmp_path: Path, reader: str) -> None:
     done = ended(tmp_path, READS[reader])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"radiance: {tmp_path / 'model.gguf'}: expected its {SIZE} bytes to stay while they are "
+        f"{tmp_path / 'model.gguf'}: expected its {SIZE} bytes to stay while they are "
         "read, got fewer, or a disk that fails; write a new file beside it and move it into place, "
         "and start again when all of it is there\n"
     )
