@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -24,8 +25,15 @@ from radiance_core.nearest import did_you_mean
 @click.option("--op", default="", help="judge the rows whose op contains this text")
 @click.option("--fixture", "files", multiple=True, type=Path, help="replay these files instead")
 @click.option("--speed/--no-speed", "timed", default=True, help="measure speed as well")
-@click.option("--threads", default=1, help="for speed; 0 is one for each usable processor")
-@click.option("--seed", type=int, help="of what is not recorded; fresh when not given")
+@click.option(
+    "--threads",
+    type=click.IntRange(0),
+    default=1,
+    help="for speed; 0 is one for each usable processor",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="of what is not recorded; fresh when not given"
+)
 @click.option("--report", "out", type=Path, help="write what is printed to this Markdown file")
 @click.option("--record", type=Path, help="fill in the cases of this fixture, and exit")
 @click.option("--reference", help="library whose answers --record takes")
@@ -47,6 +55,8 @@ def kbench(
     if record is not None:
         _record(record, reference)
         return
+    if reference is not None:
+        raise FixtureError("--reference: expected --record with the fixture to fill in, got none")
     fixtures = [read(path) for path in files or bundled()]
     libraries = kernel_libraries(names or None, "--library")
     if seed is None:
@@ -85,8 +95,12 @@ def _record(path: Path, reference: str | None) -> None:
     if reference is None:
         raise FixtureError("--record: expected --reference with the library to ask, got none")
     library = kernel_libraries([reference], "--reference").chosen[0]
-    made = record(read(path), library)
-    write(made, path)
+    fixture = read(path)
+    with _writing("--record", path):
+        path.open("ab").close()  # what cannot be written is told before anything is asked
+    made = record(fixture, library)
+    with _writing("--record", path):
+        write(made, path)
     click.echo(f"{path}: {len(made.cases)} cases by {made.made}, {path.stat().st_size} bytes")
 
 
@@ -150,14 +164,30 @@ def _by_op(
 
 
 def _printed(lines: Iterable[str | bool], out: Path | None) -> bool:
-    """Print lines as they come, write them to a file as well, return the verdict at their end."""
-    texts, good = [], False
+    """Print lines as they come, write them to a file as well, return the verdict at their end.
+
+    The first line comes before anything is judged, and so does the word of a file that fails.
+    """
+    good, mode = False, "w"
     for line in lines:
         if isinstance(line, bool):
             good = line
-        else:
-            click.echo(line)
-            texts.append(line)
-    if out is not None:
-        out.write_text("\n".join(texts) + "\n")
+            continue
+        if out is not None:
+            with _writing("--report", out), out.open(mode, encoding="utf-8") as file:
+                file.write(f"{line}\n")
+            mode = "a"
+        click.echo(line)
     return good
+
+
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    """Tell of a file that cannot be written by the option that named it."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{option} {path}: expected a file that can be written, got: {error.strerror}; name "
+            "one in a folder that is there, may be written to and has room"
+        ) from error

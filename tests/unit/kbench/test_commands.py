@@ -10,7 +10,8 @@ from radiance_abi.errors import ConfigurationError
 from radiance_abi.vocabulary import STANDARD
 from radiance_core.cli.command import run_command
 from radiance_core.discover.libraries import Libraries
-from radiance_core.kbench import machine, main, report
+from radiance_core.kbench import machine, main, record, report
+from radiance_core.kbench.fixture import bundled, read
 from radiance_core.kbench.speed import Speed
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -85,6 +86,75 @@ def test_recording_needs_a_reference(tmp_path, run):
     status, text = run(main.kbench, "--record", str(tmp_path / "x.json"))
     assert status == 1
     assert "--record: expected --reference with the library to ask, got none" in text
+
+
+def test_a_reference_is_for_recording(installed, run):
+    """A library to ask is refused where nothing is recorded: it would not be used."""
+    installed(strangers.row("add", strangers.add))
+    status, text = run(main.kbench, "--reference", "stranger")
+    assert status == 1
+    assert text == (
+        "rad-kbench: --reference: expected --record with the fixture to fill in, got none\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--threads", "--seed"])
+def test_numbers_below_0_are_refused(run, option):
+    """There are neither fewer threads than none nor seeds below 0: usage, and no trace."""
+    status, text = run(main.kbench, option, "-1")
+    assert status == 2
+    assert f"Invalid value for '{option}': -1 is not in the range x>=0." in text
+
+
+@pytest.fixture
+def unwritable(tmp_path):
+    """Files that cannot be written, and why: no folder, a folder itself, a full disk."""
+    return {
+        tmp_path / "nosuch" / "x": "No such file or directory",
+        tmp_path: "Is a directory",
+        Path("/dev/full"): "No space left on device",
+    }
+
+
+def unwritten(option, path, why):
+    """Return the one line that tells of a file."""
+    return (
+        f"rad-kbench: {option} {path}: expected a file that can be written, got: {why}; name one "
+        "in a folder that is there, may be written to and has room\n"
+    )
+
+
+def test_a_report_that_cannot_be_written_is_told_first(installed, unwritable, monkeypatch, run):
+    """One line names option, file and cause, and comes before any row is judged."""
+    installed(strangers.row("add", strangers.add))
+    monkeypatch.setattr(main, "judge", lambda *_: pytest.fail("judged"))
+    for path, why in unwritable.items():
+        told = run(main.kbench, "--report", str(path))
+        assert told == (1, unwritten("--report", path, why))
+
+
+def test_a_report_takes_the_place_of_an_earlier_one(installed, tmp_path, run):
+    """Nothing of what the file held is left, unless the run is refused before it begins."""
+    installed(strangers.row("add", strangers.add))
+    out = tmp_path / "report.md"
+    out.write_text("earlier " * 10_000)
+    assert run(main.kbench, "--op", "nosuch", "--report", str(out))[0] == 1
+    assert out.read_text() == "earlier " * 10_000
+    _, text = run(main.kbench, "--op", "add", "--no-speed", "--report", str(out))
+    assert out.read_text() == text
+
+
+def test_a_fixture_that_cannot_be_written_is_told(installed, unwritable, monkeypatch, run):
+    """One line names option, file and cause; unless the disk fills, before anything is asked."""
+    installed(strangers.row("add", strangers.add))
+    fixture = read(bundled()[0])
+    asked = []
+    monkeypatch.setattr(main, "read", lambda _: fixture)
+    monkeypatch.setattr(record, "record", lambda *what: asked.append(what) or fixture)
+    for path, why in unwritable.items():
+        told = run(main.kbench, "--record", str(path), "--reference", "stranger")
+        assert told == (1, unwritten("--record", path, why))
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
