@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import signal
 import socket
 import subprocess
@@ -81,8 +82,8 @@ def test_a_second_signal_ends_it_within_a_second(number):
 def _ended_by_a_second(number):
     """Return how long a server with streams lasts after a second signal.
 
-    What streams are told has less time than the end: where one did not hear why, that counts as
-    twice the limit, which a machine may need that is twice as busy.
+    Where a stream did not hear why it ends, that never counts as in time, however busy the
+    machine is.
     """
     with running() as server:
         streams = [ask(server.url, LONG) for _ in range(3)]
@@ -102,7 +103,7 @@ def _ended_by_a_second(number):
         took = time.monotonic() - started
     told = ("draining", "server: it was told to stop at once.")
     assert {told, None} >= set(heard)
-    return took if heard == [told] * 3 else max(took, 2 * SECOND_S)
+    return took if heard == [told] * 3 else math.inf
 
 
 def _last_error(stream):
