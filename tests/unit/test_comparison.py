@@ -113,7 +113,7 @@ def test_a_share_is_of_the_peaks_that_rows_use(ops: dict[str, float], shown: str
     one.facts["radiance"] = {**FACTS, "ops_per_prompt_token": ops}
     assert shown in whole([one], PEAKS, 128, "quiet")
     without = replace(PEAKS, bf16=0.0)
-    assert ("bf16 460, f32" in whole([one], PEAKS, 128, "quiet")) is True
+    assert "bf16 460, f32" in whole([one], PEAKS, 128, "quiet")
     text = whole([one], without, 128, "quiet")
     assert "bf16 " not in text.partition("####")[0]
     assert ("Gop/s | – |" in text) == bool(ops["bf16"])
