@@ -1,6 +1,7 @@
 """Logits of small random checkpoints against transformers; benchmarks/logits.py has them all."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -17,7 +18,8 @@ from radiance_core.runtime import sequence_logits
 
 QUICK = [case.name for case in CASES if case.quick]
 BY_NAME = {case.name: case for case in CASES}
-RUNS = (("libref", True, 2), ("libavx", True, 2), ("libavx", False, 2), ("libavx", False, 1))
+ONE_PLANE = ("libavx", False, 1)
+RUNS = (("libref", True, 2), ("libavx", True, 2), ("libavx", False, 2), ONE_PLANE)
 
 
 @pytest.fixture
@@ -30,16 +32,18 @@ def short(name: str, *lengths: int) -> Case:
     return replace(BY_NAME[name], lengths=lengths or (19,))
 
 
-def beyond(case: Case, folder: Path, seed: int) -> list[str]:
+def beyond(
+    case: Case, folder: Path, seed: int, runs: Iterable[tuple[str, bool, int]]
+) -> dict[tuple[str, bool, int], str]:
     """Return which runs of a checkpoint of this seed miss their bound, and by what."""
     folder.mkdir()
     made = make(case, folder, seed)
-    missed = []
-    for kernels, precise, planes in RUNS:
+    missed = {}
+    for kernels, precise, planes in runs:
         rng = np.random.default_rng(seed)
         found = errors(case, made, kernels, rng, precise=precise, planes=planes)
         if max(found.values()) > bound_of(case, kernels, precise=precise, planes=planes):
-            missed.append(f"seed {seed}, {kernels}, {precise}, {planes}: {found}")
+            missed[kernels, precise, planes] = f"seed {seed}: {found}"
     return missed
 
 
@@ -48,12 +52,14 @@ def test_logits_equal_the_reference(name: str, tmp_path: Path, seed: int):
     """Whole, in chunks and token by token, every position's logits are the reference's.
 
     What rounding does depends on the weights: with one int8 plane, one checkpoint in about a
-    hundred thousand is beyond the bound. Then two more must not be.
+    hundred thousand is beyond the bound. Then two more must not be; nothing else is forgiven.
     """
     case = short(name, 2, 25)
-    missed = beyond(case, tmp_path / "0", seed)
-    more = [beyond(case, tmp_path / str(n), (seed + n) % 2**32) for n in (1, 2) if missed]
-    assert not any(more), [missed, *more]
+    missed = beyond(case, tmp_path / "0", seed, RUNS)
+    assert missed.keys() <= {ONE_PLANE}, missed
+    for n in (1, 2) if missed else ():
+        more = beyond(case, tmp_path / str(n), (seed + n) % 2**32, [ONE_PLANE])
+        assert not more, (missed, more)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama-biases", "minicpm", "qwen3", "gemma3"])
