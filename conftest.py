@@ -7,13 +7,14 @@ import gc
 import os
 
 from hypothesis import HealthCheck, settings
+from surroundings import WISHES
 
 # Drawing counts for its time as well: a busy machine draws ten examples in more than a second.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
-    os.environ.pop(name, None)
+for wish in [name for name in os.environ if name.startswith(WISHES)]:
+    del os.environ[wish]
 
 
 def pytest_collection_finish() -> None:

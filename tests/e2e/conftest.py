@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from surroundings import WISHES
 
 HERE = Path(__file__).parent
-# Settings of ours, and what programs read that draw on terminals.
-DROPPED = ("RADIANCE_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_")
+DROPPED = ("RADIANCE_", *WISHES)
 
 
 @pytest.fixture(scope="session", autouse=True)

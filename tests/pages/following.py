@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ports import lasting_port
+from surroundings import WISHES
 
 from pages.page import Block, Command, blocks, commands, matches
 
 COMMAND_S = 480
 START_S = 240
 END_S = 120
-DROPPED = ("RADIANCE_", "PYTHON", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TTY_")
+DROPPED = ("RADIANCE_", "PYTHON", *WISHES)
 """Beginnings of variables that would change what commands do or print."""
 
 
