@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
 
 from radiance_abi import Kernel, KernelLibrary
 from radiance_abi.testing import declarations, examine, layouts, run
@@ -41,7 +42,10 @@ def _as_reference(want: Near | Exact | Codes, result: Array | None) -> Near | Ex
 
 @pytest.mark.parametrize(("library", "kernel"), _compared)
 def test_a_row_agrees_with_the_reference(library: KernelLibrary, kernel: Kernel) -> None:
-    """Results are within rounding of libref's; the formula of the op says how much that is."""
+    """Results are within rounding of libref's; the formula of the op says how much that is.
+
+    No case can be drawn only for a row that reads no encoding on this processor, as the kit says.
+    """
     schema = STANDARD[kernel.op]
     oracle = discovered.reference_row(kernel.op)
 
@@ -55,7 +59,11 @@ def test_a_row_agrees_with_the_reference(library: KernelLibrary, kernel: Kernel)
             missed = difference(name, _as_reference(formula, wanted.get(name)), got, dtype)
             assert not missed, f"{case}: {missed}"
 
-    agrees()
+    try:
+        agrees()
+    except Unsatisfiable:
+        outcome = examine(kernel, library.kernels, schema, np.random.default_rng(), count=2)
+        assert outcome.notes == ("reads none of the kit's encodings, so it was not run",)
 
 
 @pytest.mark.parametrize(("library", "kernel"), discovered.rows(reference=True))

@@ -72,6 +72,9 @@ class Memory:
     def batch(self) -> None:
         return None
 
+    def check_unchanged(self) -> None:
+        """No file stands behind it."""
+
     def release(self, name: str) -> None:
         self.released.append(name)
 
