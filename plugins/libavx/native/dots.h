@@ -43,7 +43,7 @@ struct Block {
     const uint8_t *level0, *level1;  // as they are stored
     int64_t shift1;                  // sub-groups of an entry of level 1, as a power of two
     const uint8_t *next;             // what is read some groups later, fetched meanwhile
-    int64_t next_step;
+    int64_t next_step;               // so much of it with each group
 };
 
 // What is known when a kernel is compiled. Stored scales are decoded in registers, for one token.
@@ -59,6 +59,8 @@ struct Shape {
     constexpr bool pairs() const { return quads_of_pairs(codes) > 0 && !words(); }
     // Codes that are decoded in registers stay there for the second plane, if there are registers for them.
     constexpr bool held() const { return many_registers && few(); }
+    // Whether each group's lines are fetched as a whole; otherwise a tile fetches its share of them.
+    constexpr bool fetches_groups() const { return few() && !is_decoded(codes); }
     // The planes' sums are chains of their own while there are registers for both.
     constexpr bool apart() const { return tokens <= (many_registers ? 4 : 1); }
 };
@@ -196,11 +198,13 @@ template <Shape k> static void accumulate(const Block &b, Tile x, int64_t groups
     constexpr int lines = bits_of_codes(k.codes) + 1;  // a group's codes and scales
     f32x16 sum[k.tokens];
     LIBAVX_UNROLLED(t, k.tokens) sum[t] = f32_load(sums + 16 * t);
-    const uint8_t *next = b.next;
+    const uint8_t *next = b.next, *line = next;
     for (int64_t g = 0; g < groups; g++) {
-        if constexpr (k.few() && !is_decoded(k.codes)) fetch_lines<lines>(next);
-        add_sub_group<k, 0>(sum, b, x, g);
+        if constexpr (k.fetches_groups()) fetch_lines<lines>(next);
         next += b.next_step;
+        if constexpr (!k.fetches_groups())
+            for (; line < next; line += 64) fetch_lines<1>(line);
+        add_sub_group<k, 0>(sum, b, x, g);
         x.a += x.group_step;
         x.scale += k.tokens;
     }

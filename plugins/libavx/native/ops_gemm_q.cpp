@@ -162,6 +162,7 @@ void pack_tile(const Product &p, const Scratch &s, const Piece &piece, int64_t i
 struct Plan {
     bool few, stored, raw;  // stored: scales as they are; raw: codes as they are
     bool own;               // weights' own products are summed beforehand
+    bool whole;             // kernels fetch the lines of each group as a whole
     int64_t step;           // columns at a time
     Accumulate add[2];      // for tiles of the least and of the most tokens that occur
     int64_t least;
@@ -174,6 +175,7 @@ Plan plan_of(const Product &p, int64_t tokens)
     plan.few = tokens <= few_tokens;
     plan.raw = plan.few ? reads_stored_codes(f) : f.bits == 8;
     plan.least = tokens / rad_blocks(tokens, max_tile);
+    plan.whole = plan.raw && (plan.few || max_tile <= few_tokens);
     const int64_t most = rad_blocks(tokens, rad_blocks(tokens, max_tile));
     plan.own = most > few_tokens && packs_words(p, most);
     Choice c = {f, p.planes, plan.least, !plan.raw, tokens == 1 && plan.raw};
@@ -204,14 +206,15 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
     const uint8_t *block = p.w.data + index * p.w.block_bytes, *codes = block + f.codes_at(p.cols);
     Block b = {};
     b.table = block;
-    b.next_step = p.w.block_bytes * group_cols / p.cols;
+    const int64_t group_bytes = p.w.block_bytes * group_cols / p.cols;
+    b.next_step = plan.whole ? group_bytes : rad_blocks(group_bytes, tiles);
     b.scale = s.scale, b.min = s.min, b.own = s.own;
     b.level0 = block + f.level0_at(p.cols), b.level1 = block + f.level1_at(), b.shift1 = f.shift[1] - f.shift[0];
     memset(s.sums, 0, size_t(tokens) * 64);
     for (int64_t k0 = 0; k0 < p.cols; k0 += plan.step) {
         const int64_t width = rad_min(plan.step, p.cols - k0), groups = width / group_cols;
         b.codes = codes + k0 / group_cols * 64 * f.bits;
-        b.next = block + k0 / group_cols * b.next_step + p.tuned.ahead;
+        const uint8_t *next = b.next = block + k0 / group_cols * group_bytes + p.tuned.ahead;
         if (!plan.stored) decode_scales(f, block, p.cols, k0 / f.sub(), width / f.sub(), s.scale, s.min);
         if (!plan.raw) {
             decode(f, b.codes, block, groups, s.codes);
@@ -221,10 +224,8 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t t0 = tile_start(tokens, i), count = tile_start(tokens, i + 1) - t0;
             const Tile x = tile_of(p, s, piece, t0, count).from(k0 / f.sub(), group_cols / f.sub(), count);
-            if (!plan.few) {
-                fetch(b.next + p.w.block_bytes * i / tiles, p.w.block_bytes / tiles);
-                fetch_results(p, piece.first_token + t0, count, index * block_rows);
-            }
+            if (!plan.few) fetch_results(p, piece.first_token + t0, count, index * block_rows);
+            if (!plan.whole) b.next = next + groups * group_bytes * i / tiles;
             plan.add[count - plan.least](b, x, groups, s.sums + 16 * t0);
         }
     }
