@@ -1,7 +1,7 @@
-/* executor.c - the step executor; see executor.h. Threads are in pool.c. */
+/* executor.c - the step executor; see executor.h. Threads are in pool.c and workers.c. */
 #include "pool.h"
 
-/* Point the node's tensors at this step's memory. Returns the operand whose slot is empty, or -1. */
+/* Point the node's tensors at this step's memory; return the operand whose slot is empty, or -1. */
 static int32_t patch(RadStepNode *node, const int64_t *symbols, const uint64_t *slots)
 {
     for (int32_t i = 0; i < node->num_operands; i++) {
@@ -11,7 +11,8 @@ static int32_t patch(RadStepNode *node, const int64_t *symbols, const uint64_t *
         uint64_t base = slots[operand->slot];
         if (base == 0)
             return i;
-        int64_t moved = operand->first_row >= 0 ? symbols[operand->first_row] * operand->row_bytes : 0;
+        int64_t moved =
+            operand->first_row >= 0 ? symbols[operand->first_row] * operand->row_bytes : 0;
         node->tensors[i].data = (char *)(uintptr_t)base + operand->offset + moved;
         if (operand->rows >= 0)
             node->tensors[i].shape[0] = symbols[operand->rows] + operand->rows_add;
@@ -30,7 +31,8 @@ static const RadStepBand *choose(const RadStepNode *node, const int64_t *symbols
     return NULL;
 }
 
-static int32_t fail(RadStepFailure *failure, int32_t node, int32_t what, int32_t status, int32_t index)
+static int32_t fail(RadStepFailure *failure, int32_t node, int32_t what, int32_t status,
+                    int32_t index)
 {
     *failure = (RadStepFailure){ node, what, status, index };
     return -1;
@@ -52,8 +54,9 @@ static int32_t run_native(RadStepPool *pool, RadStepNode *node, const RadStepBan
     return status < 0 ? fail(failure, at, RAD_STEP_RUN, status, -1) : 0;
 }
 
-static int32_t run_nodes(RadStepPool *pool, RadStepProgram *program, int32_t first, const int64_t *symbols,
-                         const uint64_t *slots, const int32_t *abort, RadStepFailure *failure)
+static int32_t run_nodes(RadStepPool *pool, RadStepProgram *program, int32_t first,
+                         const int64_t *symbols, const uint64_t *slots, const int32_t *abort,
+                         RadStepFailure *failure)
 {
     for (int32_t at = first; at < program->num_nodes; at++) {
         if (is_aborted(abort))

@@ -1,7 +1,8 @@
 /* executor.h - the step executor: runs a table of nodes on a persistent pool of threads.
  *
- * Python builds the tables once per model and owns their memory; it reads the structs below from this file.
- * One run at a time per pool. A node whose band is a kernel written in Python is handed back to the caller.
+ * Python builds the tables once per model and owns their memory; it reads the structs below from
+ * this file. One run at a time per pool. A node whose band is a kernel written in Python is handed
+ * back to the caller.
  */
 #ifndef RADIANCE_EXECUTOR_H_
 #define RADIANCE_EXECUTOR_H_
@@ -70,10 +71,12 @@ typedef struct RadStepPool RadStepPool;
 RadStepPool *rad_step_create(int32_t num_threads);
 /* Joins the threads and frees the pool. Not while a run is going on. */
 void rad_step_destroy(RadStepPool *pool);
-/* Run nodes from `first` on. Returns num_nodes when all are done, the index of a node that Python has to run
- * (go on with the next one after it), or -1 with *failure filled. `abort`, which may be NULL, is looked at
- * between nodes and between the chunks of a node; any thread may set it to other than 0 to end the run there. */
-int32_t rad_step_run(RadStepPool *pool, RadStepProgram *program, int32_t first, const int64_t *symbols,
-                     const uint64_t *slots, const int32_t *abort, RadStepFailure *failure);
+/* Run nodes from `first` on. Returns num_nodes when all are done, the index of a node that Python
+ * has to run (go on with the next one after it), or -1 with *failure filled. `abort`, which may be
+ * NULL, is looked at between nodes and between the chunks of a node; any thread may set it to other
+ * than 0 to end the run there. */
+int32_t rad_step_run(RadStepPool *pool, RadStepProgram *program, int32_t first,
+                     const int64_t *symbols, const uint64_t *slots, const int32_t *abort,
+                     RadStepFailure *failure);
 
 #endif /* RADIANCE_EXECUTOR_H_ */

@@ -1,6 +1,6 @@
 """What cffi makes of executor.h; written by: python -m radiance_abi parse executor.h."""
 
-SHA256 = "03b40ce549aa8e80a9fe58d0c894ab1139fe302f9ec6d7ed1eff8acba94fab2c"
+SHA256 = "2f0afeee316a33d18544f0ee8bead0145200adb4ce461fb9e1053711c68c8367"
 import _cffi_backend
 from radiance_abi.native.parsed_header import ffi as _ffi0
 

@@ -1,4 +1,4 @@
-/* pool.h - a team of threads that runs one kernel call at a time; see pool.c.
+/* pool.h - a team of threads that runs one kernel call at a time; see pool.c and workers.c.
  *
  * For executor.c alone: what is exported stands in executor.h.
  */
@@ -23,10 +23,10 @@ static inline int is_aborted(const int32_t *word)
     return word != NULL && __atomic_load_n(word, __ATOMIC_RELAXED) != 0;
 }
 
-/* Around the calls of a step. `abort`, which may be NULL, is looked at between the chunks of a call. */
+/* Around the calls of a step. `abort`, or NULL, is looked at between the chunks of a call. */
 void pool_begin(RadStepPool *pool, const int32_t *abort);
 void pool_end(RadStepPool *pool);
-/* Run a call of so many tiles on the team. Returns the first negative status, POOL_ABORTED, or RAD_OK. */
+/* Run a call of so many tiles on the team: the first negative status, POOL_ABORTED, or RAD_OK. */
 int pool_run(RadStepPool *pool, RunHook fn, const RadCall *call, int64_t tiles);
 
 #endif /* RADIANCE_POOL_H_ */

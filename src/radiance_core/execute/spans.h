@@ -1,11 +1,12 @@
-/* spans.h - how threads share out the chunks of a call: each has a span of adjacent ones, and helps the others.
+/* spans.h - how threads share out the chunks of a call: each has a span of adjacent ones, and helps
+ * the others.
  *
  *     63          32 31          16 15           0
  *     [ generation  | first chunk  | end         ]     of what is unclaimed of a span
  *
- * A word of the generation before stands for a whole span, so that nobody has to write the words of a new call.
- * Whoever finds none left in a span has left its word in this generation; once a thread has found none in any,
- * all words are, and a claim that began before can only fail.
+ * A word of the generation before stands for a whole span, so that nobody has to write the words of
+ * a new call. Whoever finds none left in a span has left its word in this generation; once a thread
+ * has found none in any, all words are, and a claim that began before can only fail.
  */
 #ifndef RADIANCE_SPANS_H_
 #define RADIANCE_SPANS_H_
@@ -40,7 +41,7 @@ static inline uint64_t unclaimed(const RadShares *shares, int32_t span, uint64_t
     return now | first << 16 | end;
 }
 
-/* Claim a chunk of a span: the first one, or the last one. Returns its number, or -1 when none is left. */
+/* Claim a chunk of a span, the first or the last one; return its number, or -1: none is left. */
 static inline int64_t claim(const RadShares *shares, int32_t span, int last)
 {
     _Atomic uint64_t *word = &shares->spans[span].word;
@@ -52,7 +53,8 @@ static inline int64_t claim(const RadShares *shares, int32_t span, int last)
         if (none && (uint32_t)(read >> 32) != shares->generation - 1)
             return -1;
         uint64_t less = none ? left : last ? left - 1 : left + (UINT64_C(1) << 16);
-        if (atomic_compare_exchange_weak_explicit(word, &read, less, memory_order_acq_rel, memory_order_acquire))
+        if (atomic_compare_exchange_weak_explicit(word, &read, less, memory_order_acq_rel,
+                                                  memory_order_acquire))
             return none ? -1 : last ? end - 1 : first;
     }
 }

@@ -1,21 +1,25 @@
-/* team.h - how many threads of a pool take part: fewer while another program keeps taking processors away.
+/* team.h - how many threads of a pool take part: fewer while another program keeps taking
+ * processors away.
  *
- * A thread that loses its processor in the middle of a chunk keeps all others waiting for milliseconds, where a
- * chunk takes microseconds. So time is kept of what the caller lost: waiting for a chunk far longer than its
- * own work took, or without a processor itself. Where that is more than half of what one thread adds, the team
- * shrinks by one, and the system moves the threads that are left to the processors that are left. Later it
- * grows again to see whether peace has returned; each time that it has not, "later" is twice as far off.
- * Arithmetic only: who is on the team changes when a result comes, never what it is (ADR 0003).
+ * A thread that loses its processor in the middle of a chunk keeps all others waiting for
+ * milliseconds, where a chunk takes microseconds. So time is kept of what the caller lost: waiting
+ * for a chunk far longer than its own work took, or without a processor itself. Where that is more
+ * than half of what one thread adds, the team shrinks by one, and the system moves the threads that
+ * are left to the processors that are left. Later it grows again to see whether peace has returned;
+ * each time that it has not, "later" is twice as far off. Arithmetic only: who is on the team
+ * changes when a result comes, never what it is (ADR 0003).
  */
 #ifndef RADIANCE_TEAM_H_
 #define RADIANCE_TEAM_H_
 
 #include <stdint.h>
 
-#define TEAM_WINDOW_NS 50000000 /* steps of so long are judged together: many slices of the scheduler (4 ms) */
-#define TEAM_PAUSE_NS 50000000  /* the first pause of a member */
+/* Steps of so long are judged together: many slices of the scheduler (4 ms). */
+#define TEAM_WINDOW_NS     50000000
+#define TEAM_PAUSE_NS      50000000 /* the first pause of a member */
 #define TEAM_MOST_PAUSE_NS 800000000
-#define TEAM_PATIENCE_NS 50000 /* waiting that is never called lost; wakes and cache misses take that */
+/* Waiting that is never called lost; wakes and cache misses take that. */
+#define TEAM_PATIENCE_NS 50000
 
 typedef struct RadTeam {
     int32_t size, full; /* threads that take part, and all; the caller included */
@@ -30,7 +34,7 @@ static inline RadTeam team_of(int32_t threads)
     return (RadTeam){ .size = threads, .full = threads, .pause_ns = TEAM_PAUSE_NS };
 }
 
-/* What of a wait counts as lost, after the caller worked for `worked_ns` on the same call or more. */
+/* What of a wait counts as lost when the caller worked for `worked_ns` on the same call. */
 static inline int64_t team_lost(int64_t waited_ns, int64_t worked_ns)
 {
     int64_t late = waited_ns - TEAM_PATIENCE_NS - worked_ns;

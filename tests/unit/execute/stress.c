@@ -17,6 +17,7 @@ static void pause_at_times(void)
 
 #include "executor.c"
 #include "pool.c"
+#include "workers.c"
 
 #include <stdio.h>
 
