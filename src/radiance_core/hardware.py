@@ -8,6 +8,8 @@ from pathlib import Path
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
+STATUS = Path("/proc/self/status")
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _LEVELS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8")
 
 
@@ -22,12 +24,16 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Processor name, its instruction sets worth naming, usable processors, memory."""
+    """Processor name, its instruction sets worth naming, usable processors, memory.
+
+    ``small_pages`` says why the system refuses huge ones, and what to do; None where it has them.
+    """
 
     cpu: str
     features: tuple[str, ...]
     num_cpus: int
     memory: Memory
+    small_pages: str | None = None
 
 
 def _read(path: Path) -> str | None:
@@ -105,6 +111,19 @@ def usable_cpus(root: Path = CGROUP, own: Path = OWN) -> int:
     return count if quota is None else max(1, min(count, round(quota)))
 
 
+def small_pages(setting: Path = HUGE_PAGES, status: Path = STATUS) -> str | None:
+    """Return why memory that asks for huge pages gets small ones, and what to do; None if not."""
+    text = _read(setting)
+    if text is None:
+        return f"this system has none ({setting}: no such file); run on a kernel that has them"
+    if "[never]" in text:
+        return f"{setting} says never; as root: echo madvise > {setting}"
+    lines = (line.split() for line in (_read(status) or "").splitlines())
+    if ["THP_enabled:", "0"] in lines:
+        return f"{status} says THP_enabled: 0; start radiance from what does not disable them"
+    return None
+
+
 def machine() -> Machine:
     """Look at this machine."""
     text = _read(Path("/proc/cpuinfo")) or ""
@@ -116,4 +135,5 @@ def machine() -> Machine:
         tuple(level for level in _LEVELS if level in flags),
         usable_cpus(),
         memory(),
+        small_pages(),
     )

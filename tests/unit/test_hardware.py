@@ -7,7 +7,14 @@ import psutil
 import pytest
 
 from radiance_core import hardware
-from radiance_core.hardware import cgroup_cpus, cgroup_memory, machine, memory, usable_cpus
+from radiance_core.hardware import (
+    cgroup_cpus,
+    cgroup_memory,
+    machine,
+    memory,
+    small_pages,
+    usable_cpus,
+)
 
 GIB, MIB = 2**30, 2**20
 
@@ -126,6 +133,27 @@ def test_processors(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     assert usable_cpus(groups.root, groups.own) == 8
 
 
+@pytest.mark.parametrize("given", ["always [madvise] never", "[always] madvise never"])
+def test_huge_pages_are_given_or_said_why_not(given: str, tmp_path: Path) -> None:
+    """A system without them, one that never gives them and a process without each are told."""
+    setting, status = tmp_path / "enabled", tmp_path / "status"
+    assert small_pages(setting, status) == (
+        f"this system has none ({setting}: no such file); run on a kernel that has them"
+    )
+    setting.write_text(f"{given}\n")
+    assert small_pages(setting, status) is None
+    status.write_text("Name:\tpython3\nTHP_enabled:\t1\n")
+    assert small_pages(setting, status) is None
+    status.write_text("Name:\tpython3\nTHP_enabled:\t0\n")
+    assert small_pages(setting, status) == (
+        f"{status} says THP_enabled: 0; start radiance from what does not disable them"
+    )
+    setting.write_text("always madvise [never]\n")
+    assert small_pages(setting, status) == (
+        f"{setting} says never; as root: echo madvise > {setting}"
+    )
+
+
 def test_this_machine() -> None:
     """The real machine has a name, a processor and memory, and known features only."""
     m = machine()
@@ -133,3 +161,4 @@ def test_this_machine() -> None:
     assert 1 <= m.num_cpus <= (os.cpu_count() or 1)
     assert set(m.features) <= set(hardware._LEVELS)
     assert 0 < m.memory.available <= m.memory.total
+    assert m.small_pages == small_pages()

@@ -199,14 +199,16 @@ def test_the_setting_of_activations_reaches_the_build(name: str, planes: int) ->
 
 
 def test_warnings_come_with_a_remedy(plan: Plan) -> None:
-    """Reference kernels, refused plugins and a cache larger than free memory are told."""
+    """Reference kernels, refused plugins, small pages and a cache beyond free memory are told."""
     slow = dataclasses.replace(LIBRARY_, reference=True)
     nodes = tuple(
         dataclasses.replace(n, bands=tuple(dataclasses.replace(b, library=slow) for b in n.bands))
         for n in plan.resolution.nodes
     )
     found = Found("radiance.kernels", "bad", "radiance-bad", "1", None)
-    crowded = dataclasses.replace(MACHINE, memory=Memory(64 * MIB, 3, None))
+    crowded = dataclasses.replace(
+        MACHINE, memory=Memory(64 * MIB, 3, None), small_pages="it says never; write madvise"
+    )
     told = warnings_of(
         with_(
             plan,
@@ -220,8 +222,13 @@ def test_warnings_come_with_a_remedy(plan: Plan) -> None:
     assert told[0].startswith("8 ops are served by a reference library, far slower than this")
     assert told[0].endswith("Add a library that implements them to --kernels.")
     assert told[1] == "plugin bad (radiance-bad 1) was refused: broken"
-    assert told[2].endswith("are free now; lower --memory-mib or --max-num-seqs.")
-    assert len(told) == 3
+    assert told[2] == (
+        "no huge pages, without which decoding takes up to 1.5 times as long: "
+        "it says never; write madvise."
+    )
+    assert told[3].endswith("are free now; lower --memory-mib or --max-num-seqs.")
+    assert len(told) == 4
+    assert warnings_of(plan) == []
 
 
 def test_times_add_up() -> None:
