@@ -61,8 +61,9 @@ def _run(chain: Sequence[str], rows: Sequence[Kernel], case: Case) -> dict[str, 
             raise _MissingError(f"op {op} is not standard")
         given: dict[str, Array | Weight | None] = {}
         known = dict(case.params)
-        # A fusion of sampling ops has room for every logit.
+        # A fusion of sampling ops has room for every logit; the rows of a product have N columns.
         known |= {"n_cand": known["n_vocab"]} if "n_vocab" in known else {}
+        known |= {"n": known["N"]} if "N" in known else {}
         params = {p.name: known[p.name] for p in schema.params if p.name in known}
         for operand in schema.inputs:
             if operand.role == "inout" and operand.name not in case.operands:
@@ -103,8 +104,8 @@ def _operand(
         # A product of two halves: the gate goes through the activation, the other half waits.
         half = pair.shape[1] // 2
         return np.ascontiguousarray(pair[:, :half] if first else pair[:, half:])
-    if name in case.operands:
-        return case.operands[name]
     if op == "add":
         return case.operands["x" if first else "residual" if case.has("residual") else "res"]
+    if name in case.operands:
+        return case.operands[name]
     raise _MissingError(f"op {op}: nothing is known to be its operand {name}")

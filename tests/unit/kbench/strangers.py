@@ -87,6 +87,30 @@ def silu_mul_unlike(call: Call) -> None:
     y[...] = wide[:, :half] / (1 + np.exp(-wide[:, :half])) * wide[:, half:]
 
 
+def gemm_nt(call: Call) -> None:
+    """Multiply each row by a weight, apart from the others."""
+    a, b, y = call.arrays()
+    wide = b.astype(np.float32)
+    for row, out in zip(a, y, strict=True):
+        out[...] = wide @ row.copy()
+
+
+def gemm_nt_add(call: Call) -> None:
+    """The chain: the product, stored, plus the residual."""
+    a, b, res, y = call.arrays()
+    wide = b.astype(np.float32)
+    for row, more, out in zip(a, res, y, strict=True):
+        out[...] = wide @ row.copy() + more
+
+
+def gemm_nt_add_unlike(call: Call) -> None:
+    """The chain's value, rounded once."""
+    a, b, res, y = call.arrays()
+    wide = b.astype(np.float64)
+    for row, more, out in zip(a, res, y, strict=True):
+        out[...] = wide @ row.astype(np.float64) + more
+
+
 def library(*rows: Kernel) -> KernelLibrary:
     """Return a stranger's library."""
     return KernelLibrary("stranger", kernels=rows)

@@ -78,6 +78,19 @@ def test_a_claim_to_be_a_fusion_is_held_to_every_byte():
     assert not verdict(*parts, strangers.row("silu_mul", strangers.silu_mul_unlike)).faults
 
 
+def test_a_product_with_a_residual_is_held_to_its_chain():
+    """The second operand of the sum is the residual, not the weight of the same name."""
+    parts = [strangers.row("gemm_nt", strangers.gemm_nt), strangers.row("add", strangers.add)]
+    claim = {"replaces": "gemm_nt+add"}
+    true = verdict(*parts, strangers.row("gemm_nt_add", strangers.gemm_nt_add, **claim))
+    assert true.faults == []
+    assert true.chains == true.num_replayed + true.num_drawn > 0
+    unlike = strangers.row("gemm_nt_add", strangers.gemm_nt_add_unlike, **claim)
+    false = verdict(*parts, unlike)
+    assert re.search(r"replaces gemm_nt\+add: y\[\d+, \d+\]: the chain gives", false.faults[0])
+    assert not verdict(*parts, strangers.row("gemm_nt_add", strangers.gemm_nt_add_unlike)).faults
+
+
 def test_a_claim_that_cannot_be_checked_is_a_fault():
     """Without a row for a part of the chain nobody knows."""
     alone = strangers.row("silu_mul", strangers.silu_mul, replaces="silu+mul")
