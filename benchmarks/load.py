@@ -26,7 +26,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from probes.target import Launch
-from streams import Caller, Timed, calling
+from streams import Caller, Timed, UnusableServerError, calling
 
 RATIO_AIM = 3.0
 KEPT_BYTES = 32 << 20
@@ -190,7 +190,7 @@ def ratio_faults(ratios: list[float]) -> list[str]:
 async def whole(url: str, pid: int, options: argparse.Namespace) -> int:
     """Run everything and print it; return how many faults were found."""
     asked = questions(min(options.questions, options.requests), options.max_tokens)
-    async with calling(url, options.key) as caller:
+    async with calling(url, options.key, model=options.model) as caller:
         wanted = await golden(caller, asked)
         # Buffers that grow to what a full batch needs are there before memory is looked at.
         await load(caller, asked, wanted, options.streams, options.streams)
@@ -236,6 +236,7 @@ def main() -> int:
     parser.add_argument("--rate-tokens", type=int, default=128, help="of each stream in a round")
     parser.add_argument("--no-ratio", action="store_true", help="print the ratio, judge it not")
     parser.add_argument("--key", help="API key")
+    parser.add_argument("--model", help="asked for; without it the only one of /v1/models")
     parser.add_argument("--command", help="starts a server on {port} of 127.0.0.1")
     options = parser.parse_args()
     launch = Launch(options.command.split() if options.command else default_command())
@@ -244,6 +245,9 @@ def main() -> int:
             print(launch.output(), file=sys.stderr)
             return 1
         return int(asyncio.run(whole(launch.url, launch.process.pid, options)) > 0)
+    except UnusableServerError as error:
+        print(error, file=sys.stderr)
+        return 1
     finally:
         launch.stop()
 

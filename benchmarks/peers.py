@@ -5,7 +5,8 @@
 Everything lies in .cache of this checkout. llama-cpp-python is built from its source distribution,
 so that it uses this processor's instructions; its wheel is kept in .cache/wheels. llama-server is
 compiled out of the same source against the same libraries. A peer that cannot be made is left out,
-and why is kept beside it, so that a comparison can say so.
+and why is kept beside it, so that a comparison can say so. Beside one that is made is of which
+version, so that another one here is made anew.
 """
 
 import os
@@ -19,7 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
-LLAMA, OPENVINO = "llama-cpp-python==0.3.36", "openvino-genai==2026.4.*"
+LLAMA_VERSION = "0.3.36"
+LLAMA, OPENVINO = f"llama-cpp-python=={LLAMA_VERSION}", "openvino-genai==2026.4.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,15 @@ class Peers:
     missing: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How one peer is made: again where another ``pin`` was made last, or what it needs is new."""
+
+    pin: str
+    make: Callable[[], None]
+    needs: str = ""
+
+
 class Making:
     """The folder that holds the peers, and how each gets there."""
 
@@ -39,37 +50,54 @@ class Making:
         self._env = self._home / "env"
         self.python = self._env / "bin" / "python"
         self.llama_server = self._home / "llama-server"
-        self._steps: dict[str, Callable[[], None]] = {
-            "environment": self._environment,
-            "llama.cpp": self._llama,
-            "openvino-genai": lambda: self._pip("install", OPENVINO),
-            "llama-server": self._server,
+        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        self.steps = {
+            "environment": Step(python, self._environment),
+            "llama.cpp": Step(LLAMA, self._llama, "environment"),
+            "openvino-genai": Step(OPENVINO, self._openvino, "environment"),
+            "llama-server": Step(LLAMA, self._server, "llama.cpp"),
         }
 
     def make(self) -> None:
-        """Make each that is not there; goes on after a failure."""
+        """Make each that is not there as pinned; goes on after a failure."""
         self._home.mkdir(parents=True, exist_ok=True)
-        for name, step in self._steps.items():
-            done, failed = self._mark(name, "done"), self._mark(name, "failed")
-            if done.exists():
+        for name, step in self.steps.items():
+            if self._is_done(name):
                 continue
-            failed.unlink(missing_ok=True)
+            self._forget(name)
+            failed = self._mark(name, "failed")
+            if step.needs and not self._is_done(step.needs):
+                failed.write_text(f"{step.needs} could not be made")
+                continue
             print(f"making {name} …", flush=True)
             try:
-                step()
-                done.touch()
-            except (OSError, subprocess.CalledProcessError) as error:
+                step.make()
+                self._mark(name, "done").write_text(step.pin)
+            except Exception as error:
+                # Whatever hinders one peer is said in its row; the others are made.
                 failed.write_text(said(error))
 
     def find(self) -> Peers:
         """Return what is there, making nothing."""
         missing = {}
-        for name in self._steps:
+        for name in self.steps:
             failed = self._mark(name, "failed")
-            if not self._mark(name, "done").exists():
+            if not self._is_done(name):
                 why = failed.read_text() if failed.exists() else "run benchmarks/peers.py first"
                 missing[name] = why
         return Peers(self.python, self.llama_server, missing)
+
+    def _is_done(self, name: str) -> bool:
+        done = self._mark(name, "done")
+        return done.exists() and done.read_text() == self.steps[name].pin
+
+    def _forget(self, name: str) -> None:
+        """Take away the marks of a peer and of those that are made with it."""
+        for state in ("done", "failed"):
+            self._mark(name, state).unlink(missing_ok=True)
+        for other, step in self.steps.items():
+            if step.needs == name:
+                self._forget(other)
 
     def _mark(self, name: str, state: str) -> Path:
         return self._home / f"{name}.{state}"
@@ -78,23 +106,26 @@ class Making:
         venv.create(self._env, with_pip=True, clear=True)
         self._pip("install", "-U", "pip")
 
+    def _openvino(self) -> None:
+        self._pip("install", OPENVINO)
+
     def _llama(self) -> None:
-        if not (wheels := list(self._wheels.glob("llama_cpp_python-*.whl"))):
+        named = f"llama_cpp_python-{LLAMA_VERSION}-*.whl"
+        if not list(self._wheels.glob(named)):
             wanted = ("--no-deps", "--no-binary", "llama-cpp-python", LLAMA)
             self._pip("wheel", "-w", str(self._wheels), *wanted)
-            wheels = list(self._wheels.glob("llama_cpp_python-*.whl"))
-        self._pip("install", f"{wheels[-1]}[server]")
+        self._pip("install", f"{the_one(self._wheels, named)}[server]")
 
     def _server(self) -> None:
         """Compile llama-server alone; its libraries are those of the wheel."""
-        sources = self._home / "source"
-        if not list(sources.glob("*/vendor/llama.cpp")):
+        sources, named = self._home / "source", f"llama_cpp_python-{LLAMA_VERSION}"
+        llama = sources / named / "vendor" / "llama.cpp"
+        if not llama.exists():
             wanted = ("--no-deps", "--no-binary", "llama-cpp-python", LLAMA)
             self._pip("download", "-d", str(sources), *wanted)
-            with tarfile.open(next(sources.glob("*.tar.gz"))) as archive:
+            with tarfile.open(the_one(sources, f"{named}.tar.gz")) as archive:
                 archive.extractall(sources, filter="data")
-        llama = next(sources.glob("*/vendor/llama.cpp"))
-        libraries = next(self._env.glob("lib/python*/site-packages/lib"))
+        libraries = the_one(self._env, "lib/python*/site-packages/lib")
         build = self._home / "build"
         given = [f"-DLLAMA={llama}", f"-DLIBRARIES={libraries}"]
         run("cmake", "-S", str(ROOT / "benchmarks" / "llama_server"), "-B", str(build), *given)
@@ -104,6 +135,17 @@ class Making:
 
     def _pip(self, *words: str) -> None:
         run(str(self.python), "-m", "pip", "-q", *words)
+
+
+def the_one(folder: Path, named: str) -> Path:
+    """Return what is named so in a folder, the last of several.
+
+    Raises:
+        FileNotFoundError: there is nothing; a step before did not make it.
+    """
+    if not (found := sorted(folder.glob(named))):
+        raise FileNotFoundError(f"{folder}: expected {named}, which is not there")
+    return found[-1]
 
 
 def run(*command: str) -> None:

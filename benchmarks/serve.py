@@ -5,13 +5,17 @@
 
 Open loop: requests come when they are due, however slow the server is, and times count from then,
 so that waiting is not hidden. Closed loop: as many streams as stated, each sends when its last
-answer ended. Goodput counts the answers within both limits. "late" is how much this program itself
-came too late: when it is not small beside the times measured, those say little about the server.
+answer ended. A piece of a stream may hold several tokens: "between pieces" is what a reader sees
+come, "per token" spreads an answer's time over its tokens, as its usage tells them (where a server
+tells none, pieces count). Goodput counts the answers within both limits. "late" is how much this
+program itself came too late: when it is not small beside the times measured, those say little about
+the server.
 """
 
 import argparse
 import asyncio
 import json
+import math
 import statistics
 import sys
 import time
@@ -24,7 +28,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from streams import Caller, Timed, calling, lag, percentiles
+from streams import Caller, Timed, UnusableServerError, calling, lag, percentiles
 
 WORDS = Path(__file__).read_text().split()
 
@@ -91,15 +95,22 @@ async def closed_loop(caller: Caller, load: Load) -> list[Timed]:
     return done
 
 
-async def generate(url: str, key: str | None, load: Load) -> tuple[list[Timed], float, list[float]]:
+async def generate(
+    url: str, key: str | None, load: Load, model: str | None = None
+) -> tuple[list[Timed], float, list[float]]:
     """Run the load after one request that warms both sides up.
 
     Returns the answers, how many seconds they took, and how late this program's loop was.
+
+    Raises:
+        UnusableServerError: the server gives no answer to the first request.
     """
-    async with calling(url, key) as caller:
+    async with calling(url, key, model=model) as caller:
         warm = await caller.chat(bodies(load)[0] | {"max_tokens": 4})
         if not warm.ok:
-            sys.exit(f"{url}: expected an answer, got HTTP {warm.status} {warm.failure}")
+            raise UnusableServerError(
+                f"{url}: expected an answer, got HTTP {warm.status} {warm.failure}"
+            )
         async with lag() as late:
             start = time.perf_counter()
             answers = await (open_loop if load.rate else closed_loop)(caller, load)
@@ -124,7 +135,7 @@ def summary(
         "failed": sum(not a.ok and a.status not in (429, 503) for a in answers),
         "seconds": took,
         **{f"first_token_{n}_ms": v * 1e3 for n, v in zip(named, first, strict=True)},
-        **{f"between_tokens_{n}_ms": v * 1e3 for n, v in zip(named, gaps, strict=True)},
+        **{f"between_pieces_{n}_ms": v * 1e3 for n, v in zip(named, gaps, strict=True)},
         "per_token_mean_ms": mean * 1e3,
         "output_tokens_per_s": sum(a.tokens for a in good) / took,
         "requests_per_s": len(good) / took,
@@ -145,17 +156,32 @@ def write_lines(path: Path, answers: list[Timed]) -> None:
             print(json.dumps(row), file=out)
 
 
+def positive(text: str) -> int:
+    """Read a count."""
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {text}")
+    return value
+
+
+def above_zero(text: str) -> float:
+    """Read a rate."""
+    if not 0 < (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected more than 0, got {text}")
+    return value
+
+
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--target", required=True, help="URL of the server")
+    parser.add_argument("--target", required=True, help="URL of the server, with or without /v1")
+    parser.add_argument("--model", help="asked for; without it the only one of /v1/models")
     parser.add_argument("--key", help="API key")
     loop = parser.add_mutually_exclusive_group(required=True)
-    loop.add_argument("--rate", type=float, default=0.0, help="requests a second, open loop")
-    loop.add_argument("--streams", type=int, default=0, help="requests at once, closed loop")
+    loop.add_argument("--rate", type=above_zero, default=0.0, help="requests a second, open loop")
+    loop.add_argument("--streams", type=positive, default=0, help="requests at once, closed loop")
     parser.add_argument("--constant", action="store_true", help="equal distances, not Poisson's")
-    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--requests", type=positive, default=64)
     parser.add_argument("--prompt-words", type=int, default=48)
     parser.add_argument("--shared-words", type=int, default=0, help="of the prompt, same in all")
     parser.add_argument("--max-tokens", type=int, default=64)
@@ -172,7 +198,13 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     options = parsed()
     load = Load(**{name: getattr(options, name) for name in Load.__slots__})
-    answers, took, late = asyncio.run(generate(options.target, options.key, load))
+    try:
+        answers, took, late = asyncio.run(
+            generate(options.target, options.key, load, options.model)
+        )
+    except UnusableServerError as error:
+        print(error, file=sys.stderr)
+        return 1
     limits = options.first_limit_ms / 1e3, options.token_limit_ms / 1e3
     figures = summary(answers, took, late, *limits)
     if options.lines:

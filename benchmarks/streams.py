@@ -10,20 +10,32 @@ from typing import Any
 
 import aiohttp
 import numpy as np
+from aiohttp.http_exceptions import HttpProcessingError
 
 _LAG_STEP_S = 0.005
+
+
+class UnusableServerError(Exception):
+    """A server that cannot be asked: it does not answer, or its model is not known."""
+
+
+class UnreachableServerError(UnusableServerError):
+    """A server that has ended, or was never there."""
 
 
 @dataclass(slots=True)
 class Timed:
     """One answer; times are seconds of ``time.perf_counter``.
 
-    ``failure`` is "" when it came to its end; ``pieces`` holds when each piece of text came.
+    ``failure`` is "" when it came to its end; ``broken`` says that its connection ended before.
+    ``pieces`` holds when each piece of text came, which may be of several tokens. Where a server
+    tells no usage, ``tokens`` counts pieces.
     """
 
     due: float
     status: int = 0
     failure: str = ""
+    broken: bool = False
     text: str = ""
     finish: str = ""
     tokens: int = 0
@@ -64,36 +76,45 @@ class Caller:
         whole = {"stream_options": {"include_usage": True}, **body}
         whole |= {"model": self.model, "stream": True}
         try:
-            async with self._session.post("/v1/chat/completions", json=whole) as answer:
+            async with self._session.post("chat/completions", json=whole) as answer:
                 timed.status = answer.status
                 if answer.status != 200:
-                    timed.failure = (await answer.text())[:200]
+                    timed.failure = (await answer.text(errors="replace"))[:200]
                     after = answer.headers.get("retry-after", "")
                     timed.retry_after_s = float(after) if after.isdigit() else None
                 else:
                     await _read(answer, timed)
         except TimeoutError:
-            timed.failure = "timeout"
-        except aiohttp.ClientError as error:
-            timed.failure = f"{type(error).__name__}: {error}"
+            timed.failure, timed.broken = "timeout", False
+        except (aiohttp.ClientError, OSError) as error:
+            timed.failure, timed.broken = f"{type(error).__name__}: {error}"[:200], True
+        except (HttpProcessingError, ValueError) as error:
+            # What comes is no HTTP, or a line of it has no end.
+            timed.failure, timed.broken = f"{type(error).__name__}: {error}"[:200], False
         timed.ended = time.perf_counter()
         return timed
 
 
 async def _read(answer: aiohttp.ClientResponse, timed: Timed) -> None:
-    timed.failure = "the stream was cut"
+    timed.failure, timed.broken = "the stream was cut", True
     async for line in answer.content:
         if not line.startswith(b"data:"):
             continue
         data = line[5:].strip()
         if data == b"[DONE]":
-            timed.failure = ""
+            timed.failure, timed.broken = "", False
             break
-        event = json.loads(data)
-        if "error" in event:
-            timed.failure = str(event["error"])[:200]
+        try:
+            event = json.loads(data)
+            if "error" in event:
+                timed.failure, timed.broken = str(event["error"])[:200], False
+                return
+            _take(event, timed)
+        except (ValueError, TypeError, AttributeError):
+            shown = data[:120].decode("utf-8", "replace")
+            timed.failure = f"the stream: expected an event of a chat in JSON, got {shown!r}"
+            timed.broken = False
             return
-        _take(event, timed)
     timed.tokens = timed.tokens or len(timed.pieces)
 
 
@@ -110,19 +131,56 @@ def _take(event: dict[str, Any], timed: Timed) -> None:
 
 @asynccontextmanager
 async def calling(
-    url: str, key: str | None = None, timeout_s: float = 600.0
+    url: str, key: str | None = None, timeout_s: float = 600.0, model: str | None = None
 ) -> AsyncIterator[Caller]:
-    """Open connections to a server, as many as there are requests, and learn its model's name."""
+    """Open connections to a server, as many as there are requests.
+
+    Args:
+        url: of the server; it may end in /v1, as clients have it.
+        key: API key.
+        timeout_s: of each request as a whole.
+        model: what is asked; without it the only one that the server lists.
+
+    Raises:
+        UnusableServerError: the server does not answer, or does not say what its one model is.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UnusableServerError(f"{url}: expected a URL that begins with http:// or https://")
+    base = url.rstrip("/").removesuffix("/v1") + "/v1/"
     async with aiohttp.ClientSession(
-        url,
+        base,
         headers={"authorization": f"Bearer {key}"} if key else {},
         timeout=aiohttp.ClientTimeout(total=timeout_s),
         connector=aiohttp.TCPConnector(limit=0),
     ) as session:
-        async with session.get("/v1/models") as answer:
-            answer.raise_for_status()
-            model = (await answer.json())["data"][0]["id"]
-        yield Caller(session, model)
+        yield Caller(session, model or await _only_model(session, f"{base}models"))
+
+
+async def _only_model(session: aiohttp.ClientSession, url: str) -> str:
+    try:
+        async with session.get("models") as answer:
+            status, body = answer.status, await answer.text(errors="replace")
+    except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
+        raise UnreachableServerError(
+            f"{url}: expected a server that answers, got {type(error).__name__}: {error}"
+        ) from error
+    if status in (401, 403):
+        raise UnusableServerError(f"{url}: expected to be let in, got HTTP {status}; give --key")
+    try:
+        names = [str(each["id"]) for each in json.loads(body)["data"]] if status == 200 else None
+    except (ValueError, LookupError, TypeError):
+        names = None
+    if names is None:
+        raise UnusableServerError(
+            f"{url}: expected a list of models, got HTTP {status} {body[:80]!r}; say with --model "
+            "which to ask"
+        )
+    if len(names) != 1:
+        raise UnusableServerError(
+            f"{url}: expected one model, got {', '.join(names) or 'none'}; say with --model which "
+            "to ask"
+        )
+    return names[0]
 
 
 @asynccontextmanager

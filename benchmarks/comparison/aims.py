@@ -10,7 +10,6 @@ from comparison.rounds import Compared
 LLAMA = ("llama.cpp", "llama.cpp flash")
 LIBRARIES = (*LLAMA, "openvino-genai")
 SERVERS = ("llama-server", "llama-server flash", "llama-cpp-python")
-K_QUANTS = "K-quants"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,18 @@ class Peaks:
             return None
         return sum(ops[numbers] / peak for numbers, peak in peaks.items())
 
+    def of_products(self, ops: dict[str, float]) -> tuple[tuple[str, ...], float] | None:
+        """Return of what numbers some products are, and how many a second of their mixture.
+
+        Where a processor multiplies no bf16, products of it are made of f32.
+        """
+        made = dict(ops)
+        if not self.bf16:
+            made["f32"] = made.get("f32", 0) + made.pop("bf16", 0)
+        numbers = tuple(name for name, count in made.items() if count)
+        least_s = self.share(made)
+        return (numbers, sum(made.values()) / least_s) if least_s else None
+
 
 def measure(threads: int) -> Peaks:
     """Measure; takes some seconds."""

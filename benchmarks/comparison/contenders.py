@@ -1,22 +1,25 @@
 """Contenders as processes: each loads once, and is stopped whenever it is not its turn."""
 
 import json
-import os
 import signal
 import subprocess
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 WORKER = Path(__file__).with_name("worker.py")
-LIMIT_S = 120.0
+LIMIT_S, LEAST_TOKENS_PER_S = 120.0, 20.0
+"""An order may take that long, and longer for the tokens of its prompt."""
+
+_END_S = 30.0
 OURS = ("radiance", "radiance int8")
 
 
 class ContenderError(Exception):
-    """A contender that does not run; the text is its own last word."""
+    """A contender or server that does not do its part; the text says why, at best in its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,68 +51,94 @@ class Running:
         options = contender.options | shared
         command = [str(contender.python), str(WORKER), contender.kind, str(file)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - close() closes it
-        self._process = subprocess.Popen(
-            [*command, json.dumps(options)], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-        )  # fmt: skip
+        self._late = ""
         try:
-            loaded = self._answer()
+            self._process = subprocess.Popen(
+                [*command, json.dumps(options)], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            )  # fmt: skip
+        except OSError as error:
+            self._errors.close()
+            raise ContenderError(f"{contender.python} does not run: {error}") from error
+        try:
+            loaded = self._answer(LIMIT_S)
         except BaseException:
             self.close()
             raise
-        self.load_s: float = loaded["load_s"]
         self.facts: dict[str, Any] = loaded["facts"]
         self._pause()
 
     def run(self, prompt: list[int], tokens: int) -> tuple[float, float]:
         """Return seconds of a prompt, and of the tokens after its first."""
-        answer = self._order({"prompt": prompt, "tokens": tokens})
+        answer = self._order({"prompt": prompt, "tokens": tokens}, len(prompt))
         return answer["prompt_s"], answer["decode_s"]
 
     def run_all(self, prompts: list[list[int]], tokens: int) -> float:
         """Return seconds of the tokens after the first of all prompts together."""
-        seconds: float = self._order({"prompts": prompts, "tokens": tokens})["decode_s"]
+        order = {"prompts": prompts, "tokens": tokens}
+        seconds: float = self._order(order, sum(map(len, prompts)))["decode_s"]
         return seconds
 
     def close(self) -> None:
         """End it."""
         self._process.kill()
-        self._process.wait(30)
-        self._errors.close()
+        self._process.wait(_END_S)
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(BrokenPipeError):  # an order that it did not take
+                pipe.close()
 
-    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
-        os.kill(self._process.pid, signal.SIGCONT)
+    def _order(self, order: dict[str, Any], prompt_tokens: int) -> dict[str, Any]:
+        self._process.send_signal(signal.SIGCONT)
         assert self._process.stdin is not None, "standard input is a pipe"
         try:
             print(json.dumps(order), file=self._process.stdin, flush=True)
         except BrokenPipeError as error:
             raise ContenderError(self._last_word()) from error
-        answer = self._answer()
+        answer = self._answer(LIMIT_S + prompt_tokens / LEAST_TOKENS_PER_S)
         self._pause()
         return answer
 
     def _pause(self) -> None:
         # Threads that spin while they wait would take the processors from the next one.
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._process.send_signal(signal.SIGSTOP)
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, limit_s: float) -> dict[str, Any]:
         assert self._process.stdout is not None, "standard output is a pipe"
+
+        def end() -> None:
+            self._late = f"it took longer than {limit_s:.0f} s and was ended"
+            self._process.kill()
+
         # A busy machine makes programs that spin while they wait very slow.
-        limit = threading.Timer(LIMIT_S, self._process.kill)
+        limit = threading.Timer(limit_s, end)
         limit.start()
-        line = self._process.stdout.readline()
-        limit.cancel()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            limit.cancel()
         if not line:
             raise ContenderError(self._last_word())
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise ContenderError(f"expected a line of JSON, got {line[:80]!r}") from error
         return answer
 
     def _last_word(self) -> str:
-        """Return the last line of what it said that is no trace."""
-        self._process.wait(30)
+        """Return the last line of what it said that is no trace, or how it ended."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return "it closed its output and goes on"
         self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").splitlines()
-        lines = [line.strip() for line in said if line.strip()]
-        if self._process.returncode == -signal.SIGKILL:
-            return f"it took longer than {LIMIT_S:.0f} s and was ended"
-        return lines[-1][:200] if lines else f"ended with status {self._process.returncode}"
+        return self._late or last_word(self._errors.read(), self._process.returncode)
+
+
+def last_word(said: bytes, status: int) -> str:
+    """Return how a process ended, and the last line of what it said."""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines()]
+    last = next((line[:200] for line in reversed(lines) if line), "")
+    if status >= 0:
+        return last or f"ended with status {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    return f"ended by {name}{f', after: {last}' if last else ''}"

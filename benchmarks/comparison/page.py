@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+SHOWN = "decode against bandwidth and prefill against the peak of its products"
 BEGIN, END = "<!-- figures of a run -->", "<!-- end of figures -->"
 
 
@@ -24,5 +25,5 @@ def put_into(page: Path, text: str, picture: str) -> None:
     drawn = page.parent / "images" / f"{page.stem}.svg"
     drawn.parent.mkdir(exist_ok=True)
     drawn.write_text(picture, "utf-8")
-    image = f"![decode against bandwidth and prefill against the int8 peak](images/{drawn.name})"
+    image = f"![{SHOWN}](images/{drawn.name})"
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{image}\n\n{END}{after}", "utf-8")

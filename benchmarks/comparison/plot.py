@@ -1,7 +1,8 @@
-"""Bars against a ceiling, as an SVG picture that needs no program to make."""
+"""Bars against ceilings, as an SVG picture that needs no program to make."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from xml.sax.saxutils import escape
 
 COLOURS = {
@@ -16,21 +17,28 @@ _PLOT = _WIDTH - _LEFT - 90
 
 
 @dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A line that bars are held against, by what was measured."""
+
+    what: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One group of bars a file; ``ceiling`` is the line that they are held against."""
+    """One group of bars a file, and the lines that each file's are held against."""
 
     title: str
     unit: str
-    ceiling: float
     bars: Mapping[str, Mapping[str, float]]
+    ceilings: Mapping[str, tuple[Ceiling, ...]]
 
 
 def picture(panels: list[Panel]) -> str:
     """Return the SVG text; panels stand below each other."""
     shapes, y = list(legend()), 44.0
     for panel in panels:
-        drawn = list(drawing(panel, y))
-        y = float(drawn.pop())
+        drawn, y = drawing(panel, y)
         shapes += drawn
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y:.0f}" '
@@ -48,34 +56,49 @@ def legend() -> Iterator[str]:
         yield text(x + 16, 22, name)
 
 
-def drawing(panel: Panel, y: float) -> Iterator[str]:
-    """Yield the shapes of one panel from ``y`` on, and last where the next one begins."""
-    most = max([panel.ceiling, *(v for b in panel.bars.values() for v in b.values())], default=1)
-    scale = _PLOT / (most * 1.02)
-    yield text(20, y + 12, panel.title, 'font-weight="bold" font-size="13"')
-    top = y = y + 24
-    for file, bars in panel.bars.items():
-        yield text(_LEFT - 8, y + len(bars) * _BAR / 2 + 4, file, 'text-anchor="end"')
-        for name, value in bars.items():
-            width = value * scale
-            colour = COLOURS.get(name, "#777777")
-            label = f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-            yield (
-                f'<rect x="{_LEFT}" y="{y:.1f}" width="{width:.1f}" height="{_BAR - 2}" '
-                f'fill="{colour}"><title>{escape(f"{file}, {name}: {label} {panel.unit}")}</title>'
-                "</rect>"
-            )
-            yield text(_LEFT + width + 4, y + _BAR - 4, label)
-            y += _BAR
-        y += _GAP
-    x = _LEFT + panel.ceiling * scale
+def drawing(panel: Panel, y: float) -> tuple[list[str], float]:
+    """Return the shapes of one panel from ``y`` on, and where the next one begins."""
+    lines = [c.value for file in panel.bars for c in panel.ceilings.get(file, ())]
+    values = [v for bars in panel.bars.values() for v in bars.values()]
+    scale = _PLOT / ((max([*lines, *values], default=0) or 1) * 1.02)
+    shapes = [text(20, y + 12, panel.title, 'font-weight="bold" font-size="13"')]
+    y += 24
+    for ceilings, files in groupby(panel.bars, lambda file: panel.ceilings.get(file, ())):
+        top = y
+        for file in files:
+            shapes += group(panel, file, scale, y)
+            y += len(panel.bars[file]) * _BAR + _GAP
+        for i, ceiling in enumerate(ceilings):
+            x, label = _LEFT + ceiling.value * scale, y + 6 + i * _BAR
+            shapes += line(x, top - 4, y - _GAP + 4)
+            words = f"{ceiling.what}, measured: {ceiling.value:,.0f} {panel.unit}"
+            shapes.append(text(x, label, words, 'fill="#b00020" text-anchor="end"'))
+        y += len(ceilings) * _BAR + 5
+    return shapes, y + 6
+
+
+def group(panel: Panel, file: str, scale: float, y: float) -> Iterator[str]:
+    """Yield the bars of one file."""
+    bars = panel.bars[file]
+    yield text(_LEFT - 8, y + len(bars) * _BAR / 2 + 4, file, 'text-anchor="end"')
+    for name, value in bars.items():
+        width = value * scale
+        label = f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+        yield (
+            f'<rect x="{_LEFT}" y="{y:.1f}" width="{width:.1f}" height="{_BAR - 2}" '
+            f'fill="{COLOURS.get(name, "#777777")}">'
+            f"<title>{escape(f'{file}, {name}: {label} {panel.unit}')}</title></rect>"
+        )
+        yield text(_LEFT + width + 4, y + _BAR - 4, label)
+        y += _BAR
+
+
+def line(x: float, top: float, bottom: float) -> Iterator[str]:
+    """Yield the line of a ceiling."""
     yield (
-        f'<line x1="{x:.1f}" y1="{top - 4:.1f}" x2="{x:.1f}" y2="{y - _GAP + 4:.1f}" '
+        f'<line x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}" '
         'stroke="#b00020" stroke-width="1.5" stroke-dasharray="5 3"/>'
     )
-    label = f"measured ceiling {panel.ceiling:,.0f} {panel.unit}"
-    yield text(x, y + 6, label, 'fill="#b00020" text-anchor="end"')
-    yield str(y + 24)
 
 
 def text(x: float, y: float, words: str, more: str = "") -> str:

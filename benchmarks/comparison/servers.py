@@ -1,23 +1,22 @@
 """Servers over HTTP: how each is started, and eight streams at once."""
 
 import asyncio
-import os
 import signal
-import statistics
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from load import resident
-from probes.target import Launch
-from streams import Timed, calling
+from probes.target import START_LIMIT_S, Launch
+from streams import Timed, UnreachableServerError, UnusableServerError, calling
 
+from comparison.contenders import ContenderError, last_word
 from comparison.model_files import ModelFile
-from comparison.quiet import Rests
-from comparison.rounds import Compared
+from comparison.rounds import Compared, Lane
 
 STREAMS = 8
-_ROUND_LIMIT_S = 60.0
+_ROUND_LIMIT_S, _END_S = 60.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,43 +61,87 @@ def servers(ours: Path, python: Path, llama_server: Path, threads: int) -> list[
     ]
 
 
-def eight_streams(
-    compared: Compared,
-    file: ModelFile,
-    chosen: list[Server],
-    rests: Rests,
-    rounds: int,
-    tokens: int,
-) -> list[Server]:
-    """Measure tokens a second of eight streams together, in turn; return those that answered."""
-    assert file.path is not None, "files that are missing are not compared"
-    launched: dict[str, Launch] = {}
+class Serving:
+    """A server's process with one file loaded; stopped whenever it is not its turn."""
+
+    def __init__(self, server: Server, file: Path) -> None:
+        self.name, self.kind = server.name, server.kind
+        self.launch = Launch(server.command(file))
+        try:
+            if not self.launch.wait_ready():
+                late = f"it did not answer in {START_LIMIT_S:.0f} s"
+                raise ContenderError(ending(self.launch, late))
+        except BaseException:
+            self.close()
+            raise
+        self._signal(signal.SIGSTOP)
+
+    def ask_all(self, tokens: int, turn: int) -> list[Timed]:
+        """Let it go on for as many streams at once; return their answers, each with text.
+
+        Raises:
+            ContenderError: an answer failed, or the process ended.
+        """
+        self._signal(signal.SIGCONT)
+        try:
+            answers = asyncio.run(ask_all(self.launch.url, tokens, turn))
+        except UnusableServerError as error:
+            broke = isinstance(error, UnreachableServerError)
+            raise ContenderError(ending(self.launch, str(error), broke=broke)) from error
+        for answer in answers:
+            if not answer.ok or not answer.pieces:
+                why = f"HTTP {answer.status} {answer.failure or 'without text'}"[:200]
+                raise ContenderError(ending(self.launch, why, broke=answer.broken))
+        return answers
+
+    def resident(self) -> int:
+        """Return the bytes that it and its children have in memory."""
+        return resident(self.launch.process.pid)
+
+    def pause(self) -> None:
+        """Stop it until it is asked again."""
+        self._signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        """End it."""
+        if not self.launch.said.closed:
+            self.launch.stop()
+
+    def _signal(self, number: signal.Signals) -> None:
+        self.launch.process.send_signal(number)
+
+
+def ending(launch: Launch, otherwise: str, *, broke: bool = False) -> str:
+    """Return how a server's process ended and its last line; what else is wrong where it lives.
+
+    ``broke``: a connection did, which may be the first that is seen of an end.
+    """
     try:
+        status = launch.process.wait(_END_S if broke else 0)
+    except subprocess.TimeoutExpired:
+        return otherwise
+    return last_word(launch.output().encode(), status)
+
+
+def eight_streams(
+    lane: Lane[Serving], file: ModelFile, chosen: list[Server], rounds: int, tokens: int
+) -> None:
+    """Measure tokens a second of eight streams together, in turn, after a short round."""
+    path = file.path
+    assert path is not None, "files that are missing are not compared"
+    with lane:
         for server in chosen:
-            launch = Launch(server.command(file.path))
-            launched[server.name] = launch
-            if launch.wait_ready():
-                os.kill(launch.process.pid, signal.SIGSTOP)
-            else:
-                compared.missing[server.name] = last_line(launch.output())
-                launched.pop(server.name).stop()
+            lane.load(server.name, lambda server=server: Serving(server, path))
         for turn in range(rounds + 1):
-            for name, launch in list(launched.items()):
-                rests.rest()
-                os.kill(launch.process.pid, signal.SIGCONT)
-                answers = asyncio.run(ask_all(launch.url, tokens if turn else 8, turn))
-                if bad := [a for a in answers if not a.ok]:
-                    compared.missing[name] = f"HTTP {bad[0].status} {bad[0].failure}"[:200]
-                    launched.pop(name).stop()
-                    continue
+
+            def job(serving: Serving, turn=turn) -> None:
+                answers = serving.ask_all(tokens if turn else 8, turn)
                 if turn:
-                    note(compared, name, answers)
-                    compared.add(name, "resident MiB", resident(launch.process.pid) / 2**20)
-                os.kill(launch.process.pid, signal.SIGSTOP)
-        return [s for s in chosen if s.name in launched]
-    finally:
-        for launch in launched.values():
-            launch.stop()
+                    note(lane.compared, serving.name, answers)
+                    lane.compared.add(serving.name, "resident MiB", serving.resident() / 2**20)
+                serving.pause()
+
+            lane.each(job)
 
 
 async def ask_all(url: str, tokens: int, turn: int) -> list[Timed]:
@@ -114,7 +157,6 @@ def note(compared: Compared, name: str, answers: list[Timed]) -> None:
     """Note the rates of one round."""
     compared.add(name, "8 streams", while_all_run(answers) or whole_rate(answers))
     compared.add(name, "8 streams with prompts", whole_rate(answers))
-    compared.add(name, "first of 8, s", statistics.median(a.first_s for a in answers))
 
 
 def while_all_run(answers: list[Timed]) -> float:
@@ -133,9 +175,3 @@ def whole_rate(answers: list[Timed]) -> float:
     """Return tokens a second from the first request to the end of the last answer."""
     begin, end = min(a.due for a in answers), max(a.ended for a in answers)
     return sum(a.tokens for a in answers) / (end - begin)
-
-
-def last_line(text: str) -> str:
-    """Return the last line that says something."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it ended without a word"

@@ -4,13 +4,15 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from comparison.aims import best_peer, ratios
+from comparison.aims import ratios
 from comparison.ceilings import Peaks, bytes_per_token, ops_per_second
 from comparison.contenders import OURS
-from comparison.rounds import Compared
+from comparison.plot import Ceiling
+from comparison.rounds import SHORT_DECODE, SHORT_PROMPT, Compared
 
 DECODE_SHARE, PREFILL_SHARE, STOLEN_SHARE, LONG_SHARE, LONG_FACTOR = 0.9, 0.5, 0.55, 0.7, 2.0
 FIRST_TOKEN_S = 0.5
+SHOWN = {"i8": "int8", "bf16": "bf16", "f32": "f32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def shares(files: Iterable[Compared], measured: Peaks, tokens: int) -> str:
     for compared in files:
         for name in OURS:
             series, facts = compared.series.get(name, {}), compared.facts.get(name)
-            if not facts or not series.get("decode"):
+            if not facts or not (series.get("decode") and series.get("prefill")):
                 continue
             size = bytes_per_token(facts, tokens)
             read = size * statistics.median(series["decode"])
@@ -144,22 +146,39 @@ def notes(files: Iterable[Compared]) -> Iterator[str]:
 
 
 def long_context(file: str, name: str, series: dict[str, list[float]]) -> Iterator[str]:
-    """Yield how decode and prompts of a long context compare with short ones."""
-    lengths = sorted(int(w.rpartition(" ")[2]) for w in series if w.startswith("decode at "))
-    if not lengths:
+    """Yield how decode and prompts of a long context compare with short ones.
+
+    Nothing of a contender that did not come to the long one: who is missing stands elsewhere.
+    """
+    lengths = [int(what.removeprefix("decode at ")) for what in series if "decode at " in what]
+    longest = max(lengths, default=0)
+    decode = (f"decode at {longest}", f"decode at {SHORT_DECODE}")
+    prompts = (f"prompt of {SHORT_PROMPT}", f"prompt of {longest}")
+    if longest <= SHORT_PROMPT or not all(series.get(what) for what in (*decode, *prompts)):
         return
-    longest = lengths[-1]
-
-    def middle(what: str) -> float:
-        return statistics.median(series[what])
-
-    kept = middle(f"decode at {longest}") / middle("decode at 128")
-    factor = middle("prompt of 512") / middle(f"prompt of {longest}")
-    yield (
-        f"{file}, {name}: decode at {longest:,} tokens is {kept:.0%} of that at 128 (aim "
-        f"{LONG_SHARE:.0%}); a prompt of {longest:,} takes {factor:.2f} times as long a token as "
-        f"one of 512 (aim {LONG_FACTOR:g})."
+    rounds = min(len(series[what]) for what in (*decode, *prompts))
+    kept, slower = (
+        of_rounds(series[over][:rounds], series[under][:rounds])
+        for over, under in (decode, prompts)
     )
+    yield (
+        f"{file}, {name}: decode at {longest:,} tokens is {spread(kept, '.0%')} of that at "
+        f"{SHORT_DECODE} (aim {LONG_SHARE:.0%}); a prompt of {longest:,} takes "
+        f"{spread(slower, '.2f')} times as long a token as one of {SHORT_PROMPT} (aim "
+        f"{LONG_FACTOR:g}); {rounds} round{'s' if rounds > 1 else ''}."
+    )
+
+
+def of_rounds(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+    """Return the ratio of medians, and the least and the most of the rounds' own."""
+    each = [a / b for a, b in zip(over, under, strict=True)]
+    return statistics.median(over) / statistics.median(under), min(each), max(each)
+
+
+def spread(value: tuple[float, float, float], form: str) -> str:
+    """Return a ratio and the range of its rounds."""
+    middle, low, high = (format(v, form) for v in value)
+    return f"{middle} ({low}–{high})"
 
 
 def whole(files: list[Compared], measured: Peaks, tokens: int, quiet: str) -> str:
@@ -187,4 +206,17 @@ def prefill_bars(compared: Compared) -> dict[str, float]:
     return {n: sum(done.values()) / 1e9 for n, done in ops.items()}
 
 
-__all__ = ["aims", "best_peer", "cell", "decode_bars", "markdown", "prefill_bars", "whole"]
+def prefill_ceilings(compared: Compared, measured: Peaks) -> tuple[Ceiling, ...]:
+    """Return the ceilings of the products that our rows make of a file, in Gop/s."""
+    found: dict[Ceiling, None] = {}
+    for facts in (compared.facts.get(name) for name in OURS):
+        known = facts and measured.of_products(facts["ops_per_prompt_token"])
+        if known:
+            numbers, most = known
+            found[Ceiling(" and ".join(SHOWN[n] for n in numbers) + " products", most / 1e9)] = None
+    return tuple(found)
+
+
+__all__ = [
+    "aims", "cell", "decode_bars", "markdown", "prefill_bars", "prefill_ceilings", "whole",
+]  # fmt: skip

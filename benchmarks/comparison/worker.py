@@ -3,8 +3,8 @@
     python worker.py {radiance,llama.cpp,openvino-genai} FILE '{"threads": 2, ...}'
 
 Runs in the environment of its contender, so nothing but numpy and that contender is imported. The
-first answer says how long loading took; {"prompt": [ids], "tokens": n} feeds a prompt and takes n
-greedy tokens after it; {"prompts": [[ids], ...], "tokens": n} does so with several at once.
+first answer says what is known of its work; {"prompt": [ids], "tokens": n} feeds a prompt and takes
+n greedy tokens after it; {"prompts": [[ids], ...], "tokens": n} does so with several at once.
 """
 
 import ctypes
@@ -199,12 +199,10 @@ def main() -> None:
     # Libraries print to the standard output; answers go out where it was, and prints do not.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    start = time.perf_counter()
     contender: Any = CONTENDERS[kind](path, options)
     if options.get("processor_time"):
         contender.clock = time.process_time
-    loaded = {"load_s": time.perf_counter() - start, "facts": contender.facts()}
-    print(json.dumps(loaded), file=answers)
+    print(json.dumps({"facts": contender.facts()}), file=answers)
     for line in sys.stdin:
         order = json.loads(line)
         if "prompts" in order:

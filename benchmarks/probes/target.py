@@ -45,11 +45,15 @@ class Launch:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
-        self.process = subprocess.Popen(
-            [part.replace("{port}", str(port)) for part in command],
-            stdout=self.said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            env=installed_environment() | {"PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+        try:
+            self.process = subprocess.Popen(
+                [part.replace("{port}", str(port)) for part in command],
+                stdout=self.said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=installed_environment() | {"PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
+        except OSError:
+            self.said.close()
+            raise
 
     def wait_ready(self, limit_s: float = START_LIMIT_S) -> bool:
         """Wait until it serves; False when it ended or the limit passed."""

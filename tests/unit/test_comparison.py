@@ -3,6 +3,7 @@
 import random
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,15 +15,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from comparison.aims import AIMS, ratios
 from comparison.ceilings import Peaks, best
+from comparison.contenders import ContenderError, last_word
 from comparison.page import BEGIN, END, put_into
-from comparison.plot import Panel, picture
+from comparison.plot import Ceiling, Panel, picture
 from comparison.quiet import Rests
 from comparison.rounds import Compared
 from comparison.servers import while_all_run, whole_rate
 from comparison.starting import has_text
-from comparison.table import cell, notes, whole
+from comparison.table import cell, notes, prefill_ceilings, whole
 from comparison.worker import numbers_of
-from peers import Making, said
+from peers import Making, said, the_one
 from streams import Timed
 
 PEAKS = Peaks(2, 20e9, 25e9, 900e9, 460e9, 220e9)
@@ -34,6 +36,12 @@ FACTS = {
 
 def compared(file: str, rates: dict[str, dict[str, list[float]]]) -> Compared:
     return Compared(file, series=rates, facts={"radiance": FACTS})
+
+
+def at_lengths(rates: dict[int, tuple[list[float], list[float]]]) -> dict[str, list[float]]:
+    """Rates of decode and of prompts as a long context's rounds note them."""
+    decode = {f"decode at {n}": d for n, (d, _) in rates.items()}
+    return decode | {f"prompt of {n}": p for n, (_, p) in rates.items()}
 
 
 def drawn(rounds: int) -> list[float]:
@@ -137,14 +145,30 @@ def test_a_cell_shows_median_and_spread() -> None:
 
 def test_notes_of_long_contexts_and_stolen_processors() -> None:
     """Decode kept, time a token at length, and what a busy neighbour leaves: medians of rounds."""
-    series = {"decode at 128": [200.0], "decode at 8000": [150.0], "prompt of 512": [1000.0],
-              "prompt of 8000": [400.0], "quiet": [100.0, 200.0, 100.0],
-              "stolen": [50.0, 120.0, 70.0], "first token, s": [0.6, 0.4, 0.45]}  # fmt: skip
+    series = at_lengths({
+        128: ([200.0, 100.0, 300.0], [9.0, 9.0, 9.0]),
+        512: ([9.0, 9.0, 9.0], [1000.0, 1000.0, 900.0]),
+        8000: ([150.0, 90.0, 180.0], [400.0, 200.0, 450.0]),
+    }) | {"quiet": [100.0, 200.0, 100.0], "stolen": [50.0, 120.0, 70.0],
+          "first token, s": [0.6, 0.4, 0.45]}  # fmt: skip
     long, first, stolen = notes([compared("m", {"radiance": series})])
-    assert "decode at 8,000 tokens is 75% of that at 128" in long
-    assert "takes 2.50 times as long a token" in long
+    assert "decode at 8,000 tokens is 75% (60%–90%) of that at 128 (aim 70%)" in long
+    assert "a prompt of 8,000 takes 2.50 (2.00–5.00) times as long a token as one of 512" in long
+    assert long.endswith("(aim 2); 3 rounds.")
     assert "0.45 (0.40–0.60) s from a new process to the first token (aim 0.5 s)" in first
     assert "keeps 60% (50%–70%)" in stolen
+
+
+def test_a_long_context_is_told_of_only_when_all_lengths_are_there() -> None:
+    """Who ended at any length of the first round has no sentence; later, whole rounds count."""
+    lengths = {128: ([200.0], [9.0]), 512: ([9.0], [1000.0]), 7936: ([150.0], [400.0])}
+    for come in range(3):
+        part = dict(list(lengths.items())[:come])
+        assert not list(notes([compared("m", {"radiance": at_lengths(part)})]))
+    lengths[128] = ([200.0, 1.0], [9.0, 9.0])
+    (told,) = notes([compared("m", {"radiance": at_lengths(lengths)})])
+    assert "is 75% (75%–75%) of that at 128" in told
+    assert told.endswith("; 1 round.")
 
 
 def test_rates_of_streams() -> None:
@@ -209,10 +233,122 @@ def test_a_page_keeps_what_is_around_its_figures(tmp_path: Path) -> None:
         put_into(page, "x", "y")
 
 
+def test_a_second_page_has_a_picture_of_its_own(tmp_path: Path) -> None:
+    """Pages of several machines stand beside each other: each shows the picture of its name."""
+    for name in ("performance", "performance-avx2"):
+        page = tmp_path / f"{name}.md"
+        page.write_text(f"{BEGIN}\n{END}\n")
+        put_into(page, name, f"<svg>{name}</svg>")
+    for name in ("performance", "performance-avx2"):
+        assert f"(images/{name}.svg)" in (tmp_path / f"{name}.md").read_text()
+        assert (tmp_path / "images" / f"{name}.svg").read_text() == f"<svg>{name}</svg>"
+
+
+def test_a_part_whose_rows_end_at_prefill_has_no_share() -> None:
+    """Decode without prefill, or without facts, is left out of the ceilings' table."""
+    one = compared("m Q4_1", {"radiance": {"decode": [250.0]}, "radiance int8": {"decode": [1.0]}})
+    assert "250" in whole([one], PEAKS, 128, "quiet")
+    assert "| m Q4_1 |" not in whole([one], PEAKS, 128, "quiet")
+
+
+def test_a_failure_is_noted_and_not_raised() -> None:
+    """Whatever a part of the work does, its name has the reason in a line; nothing ends."""
+    one = Compared("m")
+
+    def fail(error: Exception) -> Callable[[], None]:
+        def job() -> None:
+            raise error
+
+        return job
+
+    assert one.attempt("well", lambda: None)
+    assert not one.attempt("a", fail(ContenderError("no such\n  encoding")))
+    assert not one.attempt("b", fail(KeyError("prompt_s")))
+    assert not one.attempt("c", fail(StopIteration()))
+    assert one.missing == {
+        "a": "no such encoding",
+        "b": "KeyError: 'prompt_s'",
+        "c": "StopIteration:",
+    }
+    with pytest.raises(SystemExit):
+        one.attempt("ended politely", sys.exit)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "word"),
+    [
+        (b"trace\n  no room \n\n", 1, "no room"),
+        (b"", 3, "ended with status 3"),
+        (b"", -9, "ended by SIGKILL"),
+        (b"loading\n", -11, "ended by SIGSEGV, after: loading"),
+        (b"\xff", 0, "\ufffd"),
+    ],
+)
+def test_the_last_word_of_a_process(said: bytes, status: int, word: str) -> None:
+    """Its last line, or how it ended; a signal is named by itself."""
+    assert last_word(said, status) == word
+
+
+@pytest.mark.parametrize(
+    ("ops", "bf16", "numbers", "most"),
+    [
+        ({"i8": 2e8, "bf16": 0, "f32": 0}, 460e9, ("i8",), 900e9),
+        ({"i8": 0, "bf16": 2e8, "f32": 0}, 460e9, ("bf16",), 460e9),
+        ({"i8": 0, "bf16": 2e8, "f32": 0}, 0.0, ("f32",), 220e9),
+        # A second of 360 Gop of i8 and 110 of f32 is 0.4 s and 0.5 s of work.
+        ({"i8": 360, "bf16": 0, "f32": 110}, 0.0, ("i8", "f32"), 470e9 / 0.9),
+    ],
+)
+def test_a_ceiling_is_of_the_products_that_are_made(
+    ops: dict[str, float], bf16: float, numbers: tuple[str, ...], most: float
+) -> None:
+    """Each kind of numbers has its own; bf16 without instructions is multiplied as f32."""
+    named, value = replace(PEAKS, bf16=bf16).of_products(ops)
+    assert (named, value) == (numbers, pytest.approx(most))
+
+
+def test_files_have_the_ceilings_of_their_own_products() -> None:
+    """Every kind of products that rows of ours make of a file is a line, each once."""
+    one = compared("m BF16", {})
+    one.facts["radiance"] = {**FACTS, "ops_per_prompt_token": {"i8": 0, "bf16": 2e8, "f32": 0}}
+    one.facts["radiance int8"] = FACTS
+    assert prefill_ceilings(one, PEAKS) == (
+        Ceiling("bf16 products", 460.0), Ceiling("int8 products", 900.0)
+    )  # fmt: skip
+    one.facts["radiance int8"] = one.facts["radiance"]
+    assert prefill_ceilings(one, PEAKS) == (Ceiling("bf16 products", 460.0),)
+    assert prefill_ceilings(Compared("m"), PEAKS) == ()
+    assert prefill_ceilings(one, Peaks(1, 0.0, 0.0, 0.0, 0.0, 0.0)) == ()
+
+
+def test_the_picture_has_lines_where_their_files_stand() -> None:
+    """Files of equal ceilings share a line; another's is beside its own bars alone."""
+    quantised, narrow = (Ceiling("int8 products", 30.0),), (Ceiling("bf16 products", 15.0),)
+    bars = {name: {"radiance": 10.0, "llama.cpp": 5.0} for name in ("a", "b", "c", "d")}
+    ceilings = {"a": quantised, "b": quantised, "c": narrow}
+    svg = picture([Panel("prefill", "Gop/s", bars, ceilings)])
+    root, space = ElementTree.fromstring(svg), "{http://www.w3.org/2000/svg}"
+    tops = {
+        r.findtext(f"{space}title")[0]: float(r.get("y"))
+        for r in root.iter(f"{space}rect") if "radiance" in (r.findtext(f"{space}title") or "")
+    }  # fmt: skip
+    first, second = root.iter(f"{space}line")
+    assert float(first.get("y1")) < tops["a"] < tops["b"] < float(first.get("y2")) < tops["c"]
+    assert float(first.get("y2")) < float(second.get("y1")) < tops["c"]
+    assert tops["c"] < float(second.get("y2")) < tops["d"]
+    left = 2 * float(second.get("x1")) - float(first.get("x1"))
+    widths = [float(r.get("x")) for r in root.iter(f"{space}rect") if r.get("x") is not None]
+    assert left == pytest.approx(max(set(widths), key=widths.count), abs=0.2)
+    assert "bf16 products, measured: 15 Gop/s" in svg
+    assert svg.count("int8 products, measured: 30 Gop/s") == 1
+    assert picture([Panel("nothing", "Gop/s", {}, {})]).endswith("</svg>\n")
+
+
 def test_the_picture_has_a_bar_for_each_value_and_a_line_for_the_ceiling() -> None:
     """Widths are to scale and the ceiling stands where its value is."""
     bars = {"m <Q4>": {"radiance": 10.0, "llama.cpp": 5.0}, "n": {"stranger": 20.0}}
-    svg = picture([Panel("decode", "GB/s", 20.0, bars)])
+    ceiling = (Ceiling("reading", 20.0),)
+    svg = picture([Panel("decode", "GB/s", bars, dict.fromkeys(bars, ceiling))])
     root = ElementTree.fromstring(svg)
     space = "{http://www.w3.org/2000/svg}"
     found = [r for r in root.iter(f"{space}rect") if r.find(f"{space}title") is not None]
@@ -232,10 +368,59 @@ def test_peers_that_were_not_made_are_missing_with_the_reason(tmp_path: Path) ->
     }  # fmt: skip
     home = tmp_path / "peers"
     home.mkdir()
-    (home / "llama.cpp.done").touch()
+    (home / "llama.cpp.done").write_text(making.steps["llama.cpp"].pin)
     (home / "openvino-genai.failed").write_text("no wheel for this Python")
     missing = making.find().missing
     assert "llama.cpp" not in missing
     assert missing["openvino-genai"] == "no wheel for this Python"
     assert missing["llama-server"] == "run benchmarks/peers.py first"
     assert said(OSError("cannot write")) == "cannot write"
+
+
+def replaced(making: Making, **jobs: Callable[[], None]) -> list[str]:
+    """Let every step note its name instead of what it does, or do a job of the test's."""
+    made: list[str] = []
+    for name, step in making.steps.items():
+        job = jobs.get(name.replace("-", "_").replace(".", "_"), lambda: None)
+
+        def make(name: str = name, job: Callable[[], None] = job) -> None:
+            made.append(name)
+            job()
+
+        making.steps[name] = replace(step, make=make)
+    return made
+
+
+def test_peers_are_made_once_and_anew_for_another_pin(tmp_path: Path) -> None:
+    """What is there as pinned is left; another pin makes it anew, with what is built upon it."""
+    making = Making(tmp_path)
+    made = replaced(making)
+    making.make()
+    assert made == ["environment", "llama.cpp", "openvino-genai", "llama-server"]
+    assert making.find().missing == {}
+    making.make()
+    assert len(made) == 4
+    making.steps["llama.cpp"] = replace(making.steps["llama.cpp"], pin="another")
+    assert set(making.find().missing) == {"llama.cpp"}
+    making.make()
+    assert made[4:] == ["llama.cpp", "llama-server"]
+    making.steps["environment"] = replace(making.steps["environment"], pin="another")
+    making.make()
+    assert made[6:] == ["environment", "llama.cpp", "openvino-genai", "llama-server"]
+
+
+def test_whatever_hinders_one_peer_the_others_are_made(tmp_path: Path) -> None:
+    """Any error is kept as the reason, and of what is built upon it that it cannot be."""
+    making = Making(tmp_path)
+
+    def fail() -> None:
+        raise StopIteration
+
+    made = replaced(making, llama_cpp=fail)
+    making.make()
+    assert made == ["environment", "llama.cpp", "openvino-genai"]
+    assert making.find().missing == {
+        "llama.cpp": "StopIteration", "llama-server": "llama.cpp could not be made"
+    }  # fmt: skip
+    with pytest.raises(FileNotFoundError, match=r"expected \*/vendor, which is not there"):
+        the_one(tmp_path, "*/vendor")
