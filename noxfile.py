@@ -2,6 +2,7 @@
 
 One environment, .nox/dev, holds everything that the checks need, with all distributions installed
 editable. Sessions that must show what a user gets (demo, oot) make environments of their own.
+One file of more than 250 lines, since nox reads one: half of it is sessions of a few lines each.
 """
 
 import hashlib
@@ -244,7 +245,7 @@ def oot(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Compare with llama.cpp and OpenVINO GenAI, made once; exits 0 whatever the figures."""
+    """Compare with llama.cpp and OpenVINO GenAI, made once; exits 0 whatever comes out."""
     python = str(dev(session))
     session.run(python, "benchmarks/peers.py", external=True)
     session.run(python, "benchmarks/compare.py", *session.posargs, external=True)

@@ -9,6 +9,7 @@ import argparse
 import importlib.util
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -57,28 +58,46 @@ class Prepared:
             job.result()
 
 
-def prepare(level, name, tokens, n, k, threads, planes, rng):
-    quantised = planes > 0
-    weight = rows.draw_weight(name, n, k, rng)
-    op = "gemm_nt_q" if quantised else "gemm_nt"
-    row = level.row(op)
-    params = {"M": tokens, "N": n, "K": k, "dtype": "f32"} | (
-        {"group": 32, "planes": planes} if quantised else {}
-    )
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What is measured: ``tokens`` rows by a weight of n × k; ``planes`` is 0 for f32."""
+
+    name: str
+    tokens: int
+    n: int
+    k: int
+    planes: int
+
+    @property
+    def op(self):
+        return "gemm_nt_q" if self.planes else "gemm_nt"
+
+    @property
+    def params(self):
+        shape = {"M": self.tokens, "N": self.n, "K": self.k, "dtype": "f32"}
+        return shape | ({"group": 32, "planes": self.planes} if self.planes else {})
+
+    def activations(self, rng):
+        """Draw what comes before the weight among the operands."""
+        if not self.planes:
+            return [rng.normal(size=(self.tokens, self.k)).astype(np.float32)]
+        a = rng.integers(-127, 128, size=(self.tokens, self.planes * self.k)).astype(np.int8)
+        scale = rng.uniform(0.001, 0.1, size=(self.tokens, self.k // 32)).astype(np.float32)
+        sums = a.reshape(self.tokens, self.planes, -1, 32).sum(-1, dtype=np.int32)
+        sums = sums[:, 0] if self.planes == 1 else 128 * sums[:, 0] + sums[:, 1]
+        return [a, scale, sums]
+
+
+def prepare(level, product, threads, rng):
+    """Return the call, bytes of its weight as laid out, and bytes a second of laying it out."""
+    n, k, row = product.n, product.k, level.row(product.op)
+    weight = rows.draw_weight(product.name, n, k, rng)
+    activations, y = product.activations(rng), np.zeros((product.tokens, n), np.float32)
     start = time.perf_counter()
-    stored = row.store(weight.encoding, weight.planes, n, k, params, 3 if quantised else 1)
+    stored = row.store(weight.encoding, weight.planes, n, k, product.params, len(activations))
     laid_out = time.perf_counter() - start
-    y = np.zeros((tokens, n), np.float32)
-    if quantised:
-        a = rng.integers(-127, 128, size=(tokens, planes * k)).astype(np.int8)
-        scale = rng.uniform(0.001, 0.1, size=(tokens, k // 32)).astype(np.float32)
-        sums = a.reshape(tokens, planes, -1, 32).sum(-1, dtype=np.int32)
-        sums = sums[:, 0] if planes == 1 else 128 * sums[:, 0] + sums[:, 1]
-        operands = [a, scale, sums, stored, y]
-    else:
-        operands = [rng.normal(size=(tokens, k)).astype(np.float32), stored, y]
-    planes = weight.encoding.total_bytes(n, k)
-    return Prepared(row, operands, params, threads), stored.array.nbytes, planes / laid_out
+    job = Prepared(row, [*activations, stored, y], product.params, threads)
+    return job, stored.array.nbytes, weight.encoding.total_bytes(n, k) / laid_out
 
 
 def bandwidth(threads):
@@ -108,20 +127,21 @@ def main():
     for name in args.encodings:
         quantised = not args.float and name in rows.INTEGERS
         for tokens in args.tokens:
+            n = args.rows if tokens <= 8 else 1536
             for planes in args.planes if quantised else [0]:
-                measure(args, level, name, tokens, planes, rng)
+                measure(args, level, Product(name, tokens, n, args.cols, planes), rng)
 
 
-def measure(args, level, name, tokens, planes, rng):
-    """Time one product; ``planes`` is 0 for f32 activations."""
-    n, k = (args.rows, args.cols) if tokens <= 8 else (1536, args.cols)
-    job, nbytes, relayout = prepare(level, name, tokens, n, k, args.threads, planes, rng)
+def measure(args, level, product, rng):
+    """Time one product and print it."""
+    job, nbytes, relayout = prepare(level, product, args.threads, rng)
     clock = time.thread_time if args.threads == 1 else time.perf_counter
     took = best_seconds(job, args.seconds, clock)
+    ops = 2 * product.tokens * product.n * product.k
     print(
-        f"{level.name} {name:8} {tokens:4} tokens  planes {planes}  "
+        f"{level.name} {product.name:8} {product.tokens:4} tokens  planes {product.planes}  "
         f"{nbytes / took / 1e9:6.1f} GB/s  "
-        f"{2 * tokens * n * k / took / 1e9:7.1f} Gop/s  pieces {job.pieces}  "
+        f"{ops / took / 1e9:7.1f} Gop/s  pieces {job.pieces}  "
         f"relayout {relayout / 1e9:.2f} GB/s"
     )
 
