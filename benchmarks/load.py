@@ -26,7 +26,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from probes.target import Launch
-from streams import Caller, Timed, UnusableServerError, calling
+from streams import Caller, Timed, UnusableServerError, calling, while_all_run
 
 RATIO_AIM = 3.0
 KEPT_BYTES = 32 << 20
@@ -133,12 +133,7 @@ async def decode_rate(caller: Caller, streams: int, tokens: int) -> float:
     answers = await asyncio.gather(*(caller.chat(b) for b in asked))
     if bad := [a for a in answers if not a.ok]:
         raise RuntimeError(f"{streams} streams: got HTTP {bad[0].status} {bad[0].failure}")
-    begin, end = max(a.pieces[0] for a in answers), min(a.pieces[-1] for a in answers)
-    # A piece may hold several tokens, so that tokens are spread over the pieces of each answer.
-    inside = sum(
-        a.tokens * sum(begin < t <= end for t in a.pieces) / len(a.pieces) for a in answers
-    )
-    return inside / (end - begin)
+    return while_all_run(answers)
 
 
 def resident(pid: int) -> int:
@@ -246,8 +241,7 @@ def main() -> int:
             return 1
         return int(asyncio.run(whole(launch.url, launch.process.pid, options)) > 0)
     except UnusableServerError as error:
-        print(error, file=sys.stderr)
-        return 1
+        sys.exit(str(error))
     finally:
         launch.stop()
 

@@ -201,6 +201,18 @@ async def lag() -> AsyncIterator[list[float]]:
         task.cancel()
 
 
+def while_all_run(answers: list[Timed]) -> float:
+    """Return tokens a second from when the last has begun until the first has ended; 0 if never.
+
+    A piece may hold several tokens, so that tokens are spread over the pieces of each answer.
+    """
+    begin, end = max(a.pieces[0] for a in answers), min(a.pieces[-1] for a in answers)
+    if end <= begin:
+        return 0.0
+    inside = (a.tokens * sum(begin < t <= end for t in a.pieces) / len(a.pieces) for a in answers)
+    return sum(inside) / (end - begin)
+
+
 def percentiles(values: Sequence[float], *ranks: float) -> list[float]:
     """Return percentiles, 0 of nothing."""
     return [float(v) for v in np.percentile(values, ranks)] if values else [0.0] * len(ranks)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from load import resident
 from probes.target import START_LIMIT_S, Launch
-from streams import Timed, UnreachableServerError, UnusableServerError, calling
+from streams import Timed, UnreachableServerError, UnusableServerError, calling, while_all_run
 
 from comparison.contenders import ContenderError, last_word
 from comparison.model_files import ModelFile
@@ -157,18 +157,6 @@ def note(compared: Compared, name: str, answers: list[Timed]) -> None:
     """Note the rates of one round."""
     compared.add(name, "8 streams", while_all_run(answers) or whole_rate(answers))
     compared.add(name, "8 streams with prompts", whole_rate(answers))
-
-
-def while_all_run(answers: list[Timed]) -> float:
-    """Return tokens a second from when the last has begun until the first has ended; 0 if never.
-
-    A piece may hold several tokens, so that tokens are spread over the pieces of each answer.
-    """
-    begin, end = max(a.pieces[0] for a in answers), min(a.pieces[-1] for a in answers)
-    if end <= begin:
-        return 0.0
-    inside = (a.tokens * sum(begin < t <= end for t in a.pieces) / len(a.pieces) for a in answers)
-    return sum(inside) / (end - begin)
 
 
 def whole_rate(answers: list[Timed]) -> float:

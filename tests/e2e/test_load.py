@@ -5,7 +5,10 @@ benchmarks/load.py does this with a thousand; here are fewer.
 
 import asyncio
 import json
+import re
+import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -121,3 +124,30 @@ async def test_mixed_up_lost_and_wrongly_refused_are_seen(monkeypatch):
     assert "other answers, first: expected 'answer 1', got 'answer 2'" in text
     assert "refused with 503" in text
     assert "refusals without Retry-After" in text
+
+
+def test_a_server_that_does_not_say_what_its_model_is():
+    """The command tells it in a line, without a trace, and ends with status 1."""
+    served = (
+        "import http.server, sys\n"
+        "class Listing(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200)\n"
+        "        self.end_headers()\n"
+        '        self.wfile.write(b\'{"data":[{"id":"a"},{"id":"b"}]}\')\n'
+        "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Listing).serve_forever()\n"
+    )
+    script = Path(__file__).parents[2] / "benchmarks" / "load.py"
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(served)
+        file.flush()
+        told = subprocess.run(
+            [sys.executable, str(script), "--command", f"{sys.executable} {file.name} {{port}}"],
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    assert told.returncode == 1
+    assert re.fullmatch(
+        r"http://127\.0\.0\.1:\d+/v1/models: expected one model, got a, b; say with --model which "
+        r"to ask\n",
+        told.stderr,
+    )

@@ -20,12 +20,12 @@ from comparison.page import BEGIN, END, put_into
 from comparison.plot import Ceiling, Panel, picture
 from comparison.quiet import Rests
 from comparison.rounds import Compared
-from comparison.servers import while_all_run, whole_rate
+from comparison.servers import whole_rate
 from comparison.starting import has_text
 from comparison.table import cell, notes, prefill_ceilings, whole
 from comparison.worker import numbers_of
-from peers import Making, said, the_one
-from streams import Timed
+from peers import LLAMA, Making, said, the_one
+from streams import Timed, while_all_run
 
 PEAKS = Peaks(2, 20e9, 25e9, 900e9, 460e9, 220e9)
 FACTS = {
@@ -424,3 +424,17 @@ def test_whatever_hinders_one_peer_the_others_are_made(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(FileNotFoundError, match=r"expected \*/vendor, which is not there"):
         the_one(tmp_path, "*/vendor")
+
+
+def test_a_server_without_its_library_is_missing_with_what_is_not_there(tmp_path: Path) -> None:
+    """llama-server stands on what llama.cpp's build left; where that is gone, its name is told."""
+    making, home = Making(tmp_path), tmp_path / "peers"
+    (home / "source" / LLAMA.replace("-", "_").replace("==", "-") / "vendor" / "llama.cpp").mkdir(
+        parents=True
+    )
+    for name in ("environment", "llama.cpp", "openvino-genai"):
+        (home / f"{name}.done").write_text(making.steps[name].pin)
+    making.make()
+    assert making.find().missing == {
+        "llama-server": f"{home}/env: expected lib/python*/site-packages/lib, which is not there"
+    }
