@@ -1,6 +1,6 @@
 """What cffi makes of radiance_abi.h; written by: python -m radiance_abi parse."""
 
-SHA256 = "4b90fff343d0d9b86b7b48b29440630a8538835b65a99491531a48ff805ee83c"
+SHA256 = "2dbaf5c33be5ccf30b511f5c034294a45a4a9b7d02080c87315dba4573388e8d"
 import _cffi_backend
 
 ffi = _cffi_backend.FFI('radiance_abi.native.parsed_header',
