@@ -19,7 +19,9 @@
 #define OPEN_STATUS RAD_OK
 #endif
 #ifndef SCHEMA
-#define SCHEMA "blend(M~, n, by:f=0.5, mode:s=near, tag?) x[M,n]:f32, weight w[n,n]:*, b?[M,n]:f32 -> y[M,n]:f32"
+#define SCHEMA                                                                               \
+    "blend(M~, n, by:f=0.5, mode:s=near, tag?) x[M,n]:f32, weight w[n,n]:*, b?[M,n]:f32 -> " \
+    "y[M,n]:f32"
 #endif
 #ifndef OP
 #define OP "blend"
@@ -46,12 +48,16 @@
 static int live;
 RAD_EXPORT int live_states(void) { return live; }
 
-static int64_t tiles(const RadCall *call) { return call->tensors[0].shape[0] == 13 ? RAD_SHAPE : rad_rows(call); }
+static int64_t tiles(const RadCall *call)
+{
+    return call->tensors[0].shape[0] == 13 ? RAD_SHAPE : rad_rows(call);
+}
 
 /* y = x * by + b + w[0] + tag + state, through scratch, for f32 of any row stride. */
 static int run(const RadCall *call, int64_t first, int64_t last, int worker)
 {
-    const DLTensor *x = &call->tensors[0], *w = &call->tensors[1], *b = &call->tensors[2], *y = &call->tensors[3];
+    const DLTensor *x = &call->tensors[0], *w = &call->tensors[1], *b = &call->tensors[2],
+                   *y = &call->tensors[3];
     int64_t n = x->shape[1];
     if (call->struct_bytes != sizeof(RadCall) || call->num_tensors != 4 || call->num_params != 5)
         return RAD_INVAL;
@@ -69,7 +75,8 @@ static int run(const RadCall *call, int64_t first, int64_t last, int worker)
     for (int64_t i = first; i < last; i++) {
         float *out = (float *)y->data + i * y->strides[0];
         for (int64_t j = 0; j < n; j++)
-            out[j] = ((const float *)x->data)[i * x->strides[0] + j * x->strides[1]] * (float)call->params[2].f
+            out[j] = ((const float *)x->data)[i * x->strides[0] + j * x->strides[1]]
+                         * (float)call->params[2].f
                      + (b->data ? ((const float *)b->data)[i * b->strides[0] + j] : 0) + extra;
         if (call->scratch != NULL)
             memcpy(row, out, (size_t)n * 4);
@@ -99,7 +106,8 @@ static int init(const RadGeometry *geometry, void **state)
 static void fini(void *state) { live -= state != NULL; }
 
 /* Stores plain u8 weights with every byte inverted; f32 as they are; nothing else. */
-static int layout(const RadGeometry *geometry, int operand, const RadEncoding *encoding, RadLayout *out)
+static int layout(const RadGeometry *geometry, int operand, const RadEncoding *encoding,
+                  RadLayout *out)
 {
     (void)geometry;
     if (operand != 1 || encoding->num_planes != 1 || strcmp(encoding->scheme, "plain") != 0)
@@ -120,11 +128,13 @@ static int layout(const RadGeometry *geometry, int operand, const RadEncoding *e
     return RAD_OK;
 }
 
-static int relayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding, const RadLayout *layout,
-                    const DLTensor *planes, void *stored, int64_t first_row, int64_t last_row)
+static int relayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding,
+                    const RadLayout *layout, const DLTensor *planes, void *stored,
+                    int64_t first_row, int64_t last_row)
 {
     (void)geometry, (void)operand;
-    if (layout->tag != 7 || first_row % layout->row_block || planes[0].shape[0] != last_row - first_row)
+    if (layout->tag != 7 || first_row % layout->row_block
+        || planes[0].shape[0] != last_row - first_row)
         return RAD_INVAL;
     for (int64_t r = first_row; r < last_row; r++)
         for (int64_t c = 0; c < encoding->cols; c++)
@@ -133,20 +143,23 @@ static int relayout(const RadGeometry *geometry, int operand, const RadEncoding 
     return RAD_OK;
 }
 
-static int unrelayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding, const RadLayout *layout,
-                      const void *stored, DLTensor *planes, int64_t first_row, int64_t last_row)
+static int unrelayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding,
+                      const RadLayout *layout, const void *stored, DLTensor *planes,
+                      int64_t first_row, int64_t last_row)
 {
     (void)geometry, (void)operand, (void)layout;
     for (int64_t i = 0; i < (last_row - first_row) * encoding->cols; i++)
-        ((uint8_t *)planes[0].data)[i] = (uint8_t)~((const uint8_t *)stored)[first_row * encoding->cols + i];
+        ((uint8_t *)planes[0].data)[i] =
+            (uint8_t)~((const uint8_t *)stored)[first_row * encoding->cols + i];
     return RAD_OK;
 }
 
-static const RadConstraint where[] = { RAD_LE("M", 64), RAD_GE("n", 1), RAD_DIV("n", 2), RAD_IN("mode", "near far"),
+static const RadConstraint where[] = {
+    RAD_LE("M", 64), RAD_GE("n", 1), RAD_DIV("n", 2), RAD_IN("mode", "near far"),
 #ifdef BAD_CONSTRAINT
-                                       { "n", 9, 0, 1, NULL },
+    { "n", 9, 0, 1, NULL },
 #else
-                                       RAD_IS("n", 8),
+    RAD_IS("n", 8),
 #endif
 };
 static const int64_t tile_values[] = { 1, 2, 4 };
@@ -163,9 +176,10 @@ static OldKernel old[2];
 #endif
 
 static const RadKernel kernels[] = {
-    { .struct_bytes = ROW_BYTES, .op = OP, .name = "tiled", .domain = DOMAIN, .priority = 5, .where = WHERE, .num_where = 5,
-      .axes = AXES, .num_axes = 1, .tiles = tiles, .run = RUN, .scratch = scratch, .init = init, .fini = fini,
-      .layout = layout, .relayout = RELAYOUT, .unrelayout = unrelayout, .replaces = "mul+add", .describe = "blends" },
+    { .struct_bytes = ROW_BYTES, .op = OP, .name = "tiled", .domain = DOMAIN, .priority = 5,
+      .where = WHERE, .num_where = 5, .axes = AXES, .num_axes = 1, .tiles = tiles, .run = RUN,
+      .scratch = scratch, .init = init, .fini = fini, .layout = layout, .relayout = RELAYOUT,
+      .unrelayout = unrelayout, .replaces = "mul+add", .describe = "blends" },
     { RAD_KERNEL(OP, SECOND), .run = run_whole },
 };
 static const char *const schemas[] = { SCHEMA, "other(n) x[n]:f32 -> y[n]:f32",
@@ -176,7 +190,8 @@ static const char *const schemas[] = { SCHEMA, "other(n) x[n]:f32 -> y[n]:f32",
 
 static int open_library(char *text, size_t text_bytes)
 {
-    snprintf(text, text_bytes, "%s", OPEN_STATUS == RAD_OK ? "two units" : "needs a flux capacitor");
+    snprintf(text, text_bytes, "%s",
+             OPEN_STATUS == RAD_OK ? "two units" : "needs a flux capacitor");
     return OPEN_STATUS;
 }
 
@@ -186,8 +201,10 @@ int32_t rad_abi_version(void) { return VERSION; }
 #ifndef NO_TABLES
 const RadLibrary *rad_library(void)
 {
-    static RadLibrary library = { LIBRARY_BYTES, LIBRARY_NAME, "1.2", "host", RAD_REFERENCE, kernels, 2,
-                                  sizeof(schemas) / sizeof(schemas[0]), schemas, open_library };
+    static RadLibrary library = {
+        LIBRARY_BYTES, LIBRARY_NAME, "1.2", "host", RAD_REFERENCE, kernels, 2,
+        sizeof(schemas) / sizeof(schemas[0]), schemas, open_library
+    };
 #ifdef SMALL_ROWS
     for (int i = 0; i < 2; i++) {
         memcpy(&old[i], &kernels[i], sizeof(OldKernel));

@@ -44,9 +44,11 @@ RAD_API int64_t rad_peak_f32(int64_t rounds);
 #define FMA_512(s, x, y) _mm512_fmadd_ps(x, y, s)
 #define FMA_256(s, x, y) _mm256_fmadd_ps(x, y, s)
 
-PEAK(i8_vnni, "avx512f,avx512bw,avx512vnni", __m512i, _mm512_set1_epi8(3), _mm512_set1_epi8(1), DOTS_512, 128)
+PEAK(i8_vnni, "avx512f,avx512bw,avx512vnni", __m512i, _mm512_set1_epi8(3), _mm512_set1_epi8(1),
+     DOTS_512, 128)
 PEAK(i8_avx2, "avx2", __m256i, _mm256_set1_epi8(3), _mm256_set1_epi8(1), DOTS_256, 64)
-PEAK(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f), DOTS_BF16, 64)
+PEAK(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f),
+     DOTS_BF16, 64)
 PEAK(f32_avx512, "avx512f", __m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f), FMA_512, 32)
 PEAK(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f), FMA_256, 16)
 

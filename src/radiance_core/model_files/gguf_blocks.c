@@ -1,7 +1,8 @@
 /* gguf_blocks.c - GGUF blocks to the planes of an encoding, losslessly.
  *
  * Every block contributes whole bytes to every plane, so blocks are converted as one flat run,
- * whatever the rows are. The layouts are those of the public ggml library.
+ * whatever the rows are. The layouts are those of the public ggml library. One file, because each
+ * layout is a few lines that read like its neighbours.
  */
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #define RAD_API __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
 
-/* Codes are packed as bit streams, the first lowest: eight of them fill whole bytes at any width. */
+/* Codes are packed as bit streams, the first lowest: eight fill whole bytes at any width. */
 INLINE void pack(const uint8_t *codes, int count, int bits, uint8_t *out)
 {
     for (int i = 0; i < count; i += 8, out += bits) {
@@ -43,8 +44,10 @@ INLINE void pair(const uint8_t *in, int count, int width, uint64_t flip, uint8_t
             uint64_t x;
             memcpy(&x, in + i, 8);
             x ^= flip;
-            const uint32_t low = low_bytes((x & 0x000f000f000f000fu) | (x >> 4 & 0x00f000f000f000f0u));
-            const uint32_t high = low_bytes((x >> 4 & 0x000f000f000f000fu) | (x >> 8 & 0x00f000f000f000f0u));
+            const uint32_t low =
+                low_bytes((x & 0x000f000f000f000fu) | (x >> 4 & 0x00f000f000f000f0u));
+            const uint32_t high =
+                low_bytes((x >> 4 & 0x000f000f000f000fu) | (x >> 8 & 0x00f000f000f000f0u));
             memcpy(out + i / 2, &low, 4);
             memcpy(out + (width + i) / 2, &high, 4);
         }
@@ -235,7 +238,8 @@ INLINE void mxfp4(const uint8_t *b, const RadGgufPlanes *p)
         }                                                                                        \
         return 0;
 
-RAD_API int32_t rad_gguf_split(int32_t type, const uint8_t *blocks, int64_t num_blocks, const RadGgufPlanes *planes)
+RAD_API int32_t rad_gguf_split(int32_t type, const uint8_t *blocks, int64_t num_blocks,
+                               const RadGgufPlanes *planes)
 {
     switch (type) {
         SPLIT(2, q4_0, 18, 16, 2, 0, 0, 0)

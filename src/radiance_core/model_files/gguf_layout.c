@@ -1,7 +1,9 @@
-/* gguf_layout.c - weights from the blocks of a file to what kernels store, on as many threads as call.
+/* gguf_layout.c - weights from the blocks of a file to what kernels store, on as many threads as
+ * call.
  *
  * A range of rows is split into planes and handed to the kernel's own relayout while it is in the
- * cache; a claim is many such ranges, so that threads meet rarely. Nothing here is allocated per range.
+ * cache; a claim is many such ranges, so that threads meet rarely. Nothing here is allocated per
+ * range.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,8 @@ static RadGgufPlanes at_row(const RadGgufWeight *w, uint8_t *const *room, int64_
 {
     uint8_t *at[RAD_GGUF_FIELDS] = {0};
     for (int32_t i = 0; i < w->num_planes; i++)
-        if (w->planes[i].field >= 0) at[w->planes[i].field] = room[i] + rows * w->planes[i].row_bytes;
+        if (w->planes[i].field >= 0)
+            at[w->planes[i].field] = room[i] + rows * w->planes[i].row_bytes;
     return (RadGgufPlanes){at[0], at[1], at[2], at[3], at[4]};
 }
 
@@ -34,8 +37,9 @@ static int32_t split(const RadGgufWeight *w, int64_t first, int64_t last, uint8_
         const int64_t from = most(first, begin), to = least(last, begin + w->spans[i].rows);
         if (from >= to) continue;
         const RadGgufPlanes planes = at_row(w, room, from - first);
-        const int32_t status = rad_gguf_split(w->type, w->spans[i].blocks + (from - begin) * w->row_bytes,
-                                              (to - from) * w->row_blocks, &planes);
+        const int32_t status =
+            rad_gguf_split(w->type, w->spans[i].blocks + (from - begin) * w->row_bytes,
+                           (to - from) * w->row_blocks, &planes);
         if (status) return status;
     }
     return 0;
@@ -47,10 +51,13 @@ static void release(const RadGgufWeight *w, int64_t first, int64_t last)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     int64_t begin = 0;
     for (int32_t i = 0; i < w->num_spans; begin += w->spans[i++].rows) {
-        const int64_t from = most(first, begin) - begin, to = least(last, begin + w->spans[i].rows) - begin;
+        const int64_t from = most(first, begin) - begin,
+                      to = least(last, begin + w->spans[i].rows) - begin;
         if (from >= to) continue;
-        const uintptr_t low = ((uintptr_t)w->spans[i].blocks + (uintptr_t)(from * w->row_bytes) + page - 1) / page;
-        const uintptr_t high = ((uintptr_t)w->spans[i].blocks + (uintptr_t)(to * w->row_bytes)) / page;
+        const uintptr_t low =
+            ((uintptr_t)w->spans[i].blocks + (uintptr_t)(from * w->row_bytes) + page - 1) / page;
+        const uintptr_t high =
+            ((uintptr_t)w->spans[i].blocks + (uintptr_t)(to * w->row_bytes)) / page;
         if (low < high) madvise((void *)(low * page), (high - low) * page, MADV_DONTNEED);
     }
 }
@@ -61,8 +68,8 @@ static int32_t lay_out(const RadGgufWeight *w, int64_t first, int64_t last, uint
     DLTensor planes[RAD_GGUF_FIELDS + 1];
     int64_t shapes[RAD_GGUF_FIELDS + 1][MAX_NDIM];
     uint8_t *room[RAD_GGUF_FIELDS + 1] = {0};
-    int (*relayout)(const RadGeometry *, int, const RadEncoding *, const RadLayout *, const DLTensor *, void *,
-                    int64_t, int64_t);
+    int (*relayout)(const RadGeometry *, int, const RadEncoding *, const RadLayout *,
+                    const DLTensor *, void *, int64_t, int64_t);
     memcpy(&relayout, &w->relayout, sizeof relayout);
     for (int32_t i = 0; i < w->num_planes; i++) {
         planes[i] = *(const DLTensor *)w->planes[i].tensor;
@@ -79,7 +86,8 @@ static int32_t lay_out(const RadGgufWeight *w, int64_t first, int64_t last, uint
         if (status) return status;
         for (int32_t i = 0; i < w->num_planes; i++)
             if (w->planes[i].field >= 0) shapes[i][0] = end - row;
-        status = relayout(w->geometry, w->operand, w->encoding, w->layout, planes, w->stored, row, end);
+        status =
+            relayout(w->geometry, w->operand, w->encoding, w->layout, planes, w->stored, row, end);
         if (status) return status;
     }
     release(w, first, last);
@@ -102,7 +110,8 @@ RAD_API int32_t rad_gguf_lay_out(RadGgufBatch *batch)
         const int64_t first = (mine - passed) * w->claim, last = least(first + w->claim, w->rows);
         const int32_t status = lay_out(w, first, last, scratch);
         int64_t none = 0;
-        if (status && __atomic_compare_exchange_n(&batch->failed, &none, at + 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        if (status && __atomic_compare_exchange_n(&batch->failed, &none, at + 1, 0,
+                                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
             batch->first_row = first, batch->last_row = last, batch->status = status;
         }
         /* Nobody begins anything after a failure. */

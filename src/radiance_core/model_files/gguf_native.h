@@ -1,5 +1,5 @@
-/* gguf_native.h - the parts of reading GGUF that pass over every byte of a file, and the guard of any
- * file that is mapped. */
+/* gguf_native.h - the parts of reading GGUF that pass over every byte of a file, and the guard of
+ * any file that is mapped. */
 #ifndef RADIANCE_GGUF_NATIVE_H_
 #define RADIANCE_GGUF_NATIVE_H_
 
@@ -12,7 +12,8 @@ typedef struct RadGgufPlanes {
 
 /* Splits blocks of a type (ggml's number) into planes; each plane gets whole bytes of every block.
  * Returns 0, or -1 for a type that has no blocks or is not read. */
-int32_t rad_gguf_split(int32_t type, const uint8_t *blocks, int64_t num_blocks, const RadGgufPlanes *planes);
+int32_t rad_gguf_split(int32_t type, const uint8_t *blocks, int64_t num_blocks,
+                       const RadGgufPlanes *planes);
 
 /* Reads `count` strings, each a u64 of its bytes and then those, from `at` to at most `end`.
  * With `out` they are written there, each with a NUL behind it. Returns where the last one ends, or
@@ -57,14 +58,14 @@ typedef struct RadGgufBatch {
     int32_t status, reserved;
 } RadGgufBatch;
 
-/* Lays weights out until none is left; call it from as many threads as are to work. Rows' pages of the
- * file are let go after them. Returns 0, or -1 without memory, and nothing is then begun here. */
+/* Lays weights out until none is left; call it from as many threads as are to work. Rows' pages of
+ * the file are let go after them. Returns 0, or -1 without memory: nothing is begun. */
 int32_t rad_gguf_lay_out(RadGgufBatch *batch);
 
-/* Has a process that reads past the end of a mapped file, because that was shortened, print `words` on
- * standard error and exit with 1, instead of being killed by SIGBUS. Whoever handled that signal before
- * still gets what is of no guarded file. `first` is where the mapping of `size` bytes begins; `words` is
- * copied. Returns 0, or -1 without memory. */
+/* Has a process that reads past the end of a mapped file, because that was shortened, print `words`
+ * on standard error and exit with 1, instead of being killed by SIGBUS. Whoever handled that signal
+ * before still gets what is of no guarded file. `first` is where the mapping of `size` bytes
+ * begins; `words` is copied. Returns 0, or -1 without memory. */
 int32_t rad_map_guard(const uint8_t *first, int64_t size, const char *words);
 
 /* Guards a mapping no longer: to be called when it goes away, as another may come to lie there. */

@@ -3,8 +3,9 @@
 
 #include "gguf_native.h"
 
-__attribute__((visibility("default"))) int64_t rad_gguf_strings(const uint8_t *data, int64_t at, int64_t end,
-                                                                int64_t count, uint8_t *out)
+__attribute__((visibility("default"))) int64_t rad_gguf_strings(const uint8_t *data, int64_t at,
+                                                                int64_t end, int64_t count,
+                                                                uint8_t *out)
 {
     for (int64_t i = 0; i < count; i++) {
         uint64_t bytes;

@@ -1,8 +1,8 @@
 /* mapping.c - what a process says of a mapped file that was shortened, before it ends.
  *
- * A read beyond the end of a mapped file is SIGBUS, wherever it comes from: C that lays weights out,
- * numpy that copies, a parser. None of them can go on, so the one thing to do is to name the file.
- * Nothing here allocates, locks or formats inside the handler.
+ * A read beyond the end of a mapped file is SIGBUS, wherever it comes from: C that lays weights
+ * out, numpy that copies, a parser. None of them can go on, so the one thing to do is to name the
+ * file. Nothing here allocates, locks or formats inside the handler.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 """What cffi makes of gguf_native.h; written by: python -m radiance_abi parse gguf_native.h."""
 
-SHA256 = "7f1550f219e6acc05721d40d3e9c0d7d3408710425d62214250658984b0626d4"
+SHA256 = "22a1dd96b01c0d629e0db3df48916df98af6c13f07db37e9bed23f8c9a80e9e5"
 import _cffi_backend
 from radiance_abi.native.parsed_header import ffi as _ffi0
 

@@ -11,7 +11,8 @@ RAD_EXPORT void start(uint32_t generation)
     for (int i = 0; i < 64; i++)
         atomic_store(&spans[i].word, (uint64_t)generation << 32);
 }
-RAD_EXPORT int64_t take(int32_t num_spans, uint32_t generation, int64_t num_chunks, int32_t span, int32_t last)
+RAD_EXPORT int64_t take(int32_t num_spans, uint32_t generation, int64_t num_chunks, int32_t span,
+                        int32_t last)
 {
     const RadShares shares = { spans, num_spans, generation, num_chunks };
     return claim(&shares, span, last);

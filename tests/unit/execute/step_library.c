@@ -1,4 +1,5 @@
-/* Kernels for the tests of the executor. All arithmetic is on int32, so results can be compared exactly. */
+/* Kernels for the tests of the executor. All arithmetic is on int32, so results can be compared
+ * exactly. */
 #include <radiance_abi.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +14,8 @@ static int mix(const RadCall *call, int64_t first, int64_t last, int worker)
 {
     const DLTensor *x = &call->tensors[0], *b = &call->tensors[1], *y = &call->tensors[2];
     int32_t k = (int32_t)call->params[2].i, plus = call->state ? *(int32_t *)call->state : 0;
-    if (x->shape[0] != y->shape[0] || call->struct_bytes != sizeof(RadCall) || call->num_tensors != 3)
+    if (x->shape[0] != y->shape[0] || call->struct_bytes != sizeof(RadCall)
+        || call->num_tensors != 3)
         return RAD_SHAPE;
     if (((call->params_present >> 3) & 1) != (call->params[3].i != 0))
         return RAD_SCHEMA;
@@ -32,7 +34,8 @@ static int mix(const RadCall *call, int64_t first, int64_t last, int worker)
 static int64_t mix_tiles(const RadCall *call) { return rad_rows(call); }
 static int mix_whole(const RadCall *call, int64_t first, int64_t last, int worker)
 {
-    return first == 0 && last == 1 && worker == 0 ? mix(call, 0, rad_rows(call), worker) : RAD_INVAL;
+    return first == 0 && last == 1 && worker == 0 ? mix(call, 0, rad_rows(call), worker)
+                                                  : RAD_INVAL;
 }
 
 static int64_t param(const RadGeometry *geometry, const char *key)
@@ -58,7 +61,10 @@ static int mix_init(const RadGeometry *geometry, void **state)
 static void mix_fini(void *state) { live -= state != NULL; }
 
 /* fault: tile number `at` gives `status`; before that y counts the tiles that ran. */
-static int64_t fault_tiles(const RadCall *call) { return call->params[2].i == -1 ? call->params[1].i : rad_rows(call); }
+static int64_t fault_tiles(const RadCall *call)
+{
+    return call->params[2].i == -1 ? call->params[1].i : rad_rows(call);
+}
 static int fault(const RadCall *call, int64_t first, int64_t last, int worker)
 {
     (void)worker;
@@ -86,7 +92,8 @@ static int who(const RadCall *call, int64_t first, int64_t last, int worker)
     return RAD_OK;
 }
 
-/* until: y[i] = the worker that runs tile i, which ends when the word is no longer 0, or after a minute. */
+/* until: y[i] = the worker that runs tile i, which ends when the word is no longer 0, or after a
+ * minute. */
 static int until(const RadCall *call, int64_t first, int64_t last, int worker)
 {
     const volatile int32_t *word = call->tensors[0].data;
@@ -101,7 +108,8 @@ static int until(const RadCall *call, int64_t first, int64_t last, int worker)
 static int64_t until_tiles(const RadCall *call) { return call->tensors[1].shape[0]; }
 
 static const RadKernel kernels[] = {
-    { RAD_KERNEL("mix", "tiled"), .tiles = mix_tiles, .run = mix, .scratch = mix_scratch, .init = mix_init, .fini = mix_fini },
+    { RAD_KERNEL("mix", "tiled"), .tiles = mix_tiles, .run = mix, .scratch = mix_scratch,
+      .init = mix_init, .fini = mix_fini },
     { RAD_KERNEL("mix", "whole"), .run = mix_whole, .scratch = mix_scratch },
     { RAD_KERNEL("fault", "fault"), .tiles = fault_tiles, .run = fault },
     { RAD_KERNEL("who", "who"), .tiles = who_tiles, .run = who },
@@ -119,6 +127,8 @@ RAD_EXPORT const RadLibrary *rad_library(void);
 int32_t rad_abi_version(void) { return RAD_ABI_VERSION; }
 const RadLibrary *rad_library(void)
 {
-    static const RadLibrary library = { sizeof(RadLibrary), "steps", "1", "host", 0, kernels, 5, 4, schemas, NULL };
+    static const RadLibrary library = {
+        sizeof(RadLibrary), "steps", "1", "host", 0, kernels, 5, 4, schemas, NULL
+    };
     return &library;
 }

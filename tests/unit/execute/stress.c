@@ -1,4 +1,5 @@
-/* Many steps on many threads with every kind of pause between calls; built with ThreadSanitizer by a test. */
+/* Many steps on many threads with every kind of pause between calls; built with ThreadSanitizer by
+ * a test. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <unistd.h>
@@ -49,17 +50,25 @@ int main(int argc, char **argv)
     static RadValue fine = { .i = -1 };
     static const RadLayout *layouts[2];
     RadKernel kernel = { RAD_KERNEL("add", "add"), .tiles = tiles_of, .run = add };
-    RadStepProgram program = { nodes, NODES, 0, { ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS } };
+    RadStepProgram program = {
+        nodes, NODES, 0, { ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS }
+    };
     for (int n = 0; n < NODES; n++) {
         for (int o = 0; o < 2; o++) {
-            tensors[n][o] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .dtype = { kDLInt, 64, 1 },
-                                        .shape = shapes[n][o], .strides = stride };
-            operands[n][o] = (RadStepOperand){ .slot = (n + o) % 2, .rows = n % 3, .first_row = -1 };
+            tensors[n][o] = (DLTensor){ .device = { kDLCPU, 0 },
+                                        .ndim = 1,
+                                        .dtype = { kDLInt, 64, 1 },
+                                        .shape = shapes[n][o],
+                                        .strides = stride };
+            operands[n][o] =
+                (RadStepOperand){ .slot = (n + o) % 2, .rows = n % 3, .first_row = -1 };
         }
-        bands[n] = (RadStepBand){ .upper = ROWS, .kernel = &kernel, .params = &fine, .num_params = 1 };
+        bands[n] =
+            (RadStepBand){ .upper = ROWS, .kernel = &kernel, .params = &fine, .num_params = 1 };
         nodes[n] = (RadStepNode){ n % 3, n % 3, 2, 1, operands[n], &bands[n], tensors[n],
-                                  { .struct_bytes = sizeof(RadCall), .tensors = tensors[n], .layouts = layouts,
-                                    .scratch = scratch, .scratch_bytes = 64, .num_tensors = 2 } };
+                                  { .struct_bytes = sizeof(RadCall), .tensors = tensors[n],
+                                    .layouts = layouts, .scratch = scratch, .scratch_bytes = 64,
+                                    .num_tensors = 2 } };
     }
     RadStepPool *pool = rad_step_create(threads);
     unsigned seed = (unsigned)now_ns();
@@ -78,11 +87,12 @@ int main(int argc, char **argv)
         if (s % 5 == 0) /* members leave and return, at times all but the caller */
             set_team(pool, pool->team.size = 1 + rand_r(&seed) % threads);
         int got = rad_step_run(pool, &program, 0, symbols, slots, NULL, &failure);
-        if (got != expect || (got < 0 && (failure.node != NODES - 1 || failure.status != RAD_NOTFOUND))) {
+        if (got != expect
+            || (got < 0 && (failure.node != NODES - 1 || failure.status != RAD_NOTFOUND))) {
             fprintf(stderr, "step %d: seed: got %d, expected %d\n", s, got, expect);
             return 1;
         }
-        /* After a fault the rest of the call's tiles may or may not have run: take what is there. */
+        /* After a fault the rest of the call's tiles may or may not have run: take it as it is. */
         for (int b = 0; b < 2; b++) {
             for (int i = 0; i < ROWS; i++) {
                 if (got < 0 && b == NODES % 2)

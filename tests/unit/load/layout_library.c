@@ -9,15 +9,17 @@ static int run(const RadCall *call, int64_t first, int64_t last, int worker)
     return RAD_OK;
 }
 
-static int layout(const RadGeometry *geometry, int operand, const RadEncoding *encoding, RadLayout *out)
+static int layout(const RadGeometry *geometry, int operand, const RadEncoding *encoding,
+                  RadLayout *out)
 {
     (void)geometry, (void)operand, (void)encoding, (void)out;
     return RAD_DTYPE; /* tests bring their own */
 }
 
 /* Refuses rows from the layout's tag on, when there is one. */
-static int relayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding, const RadLayout *layout,
-                    const DLTensor *planes, void *stored, int64_t first_row, int64_t last_row)
+static int relayout(const RadGeometry *geometry, int operand, const RadEncoding *encoding,
+                    const RadLayout *layout, const DLTensor *planes, void *stored,
+                    int64_t first_row, int64_t last_row)
 {
     const int64_t width = layout->shape[1];
     if (strcmp(geometry->op, "embed_lookup") || operand != 1 || first_row % layout->row_block)
@@ -32,7 +34,8 @@ static int relayout(const RadGeometry *geometry, int operand, const RadEncoding 
             const int64_t at = encoding->planes[i].is_table ? 0 : row - first_row;
             if (!encoding->planes[i].is_table && p->shape[0] != last_row - first_row)
                 return RAD_SHAPE;
-            memcpy(out, (const uint8_t *)p->data + at * p->strides[0] * p->dtype.bits / 8, (size_t)bytes);
+            memcpy(out, (const uint8_t *)p->data + at * p->strides[0] * p->dtype.bits / 8,
+                   (size_t)bytes);
             out += bytes;
         }
     }
@@ -47,7 +50,11 @@ RAD_EXPORT const RadLibrary *rad_library(void);
 int32_t rad_abi_version(void) { return RAD_ABI_VERSION; }
 const RadLibrary *rad_library(void)
 {
-    static const RadLibrary library = { .struct_bytes = sizeof(RadLibrary), .name = "rows", .version = "1",
-                                        .target = "host", .kernels = kernels, .num_kernels = 1 };
+    static const RadLibrary library = { .struct_bytes = sizeof(RadLibrary),
+                                        .name = "rows",
+                                        .version = "1",
+                                        .target = "host",
+                                        .kernels = kernels,
+                                        .num_kernels = 1 };
     return &library;
 }
