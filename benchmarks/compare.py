@@ -1,7 +1,7 @@
 """radiance, llama.cpp and OpenVINO GenAI on the same files, in turn, in one run.
 
     python benchmarks/peers.py                      once: makes what is compared with
-    python benchmarks/compare.py                    everything, in about twenty minutes
+    python benchmarks/compare.py                    everything, in twenty to thirty minutes
     python benchmarks/compare.py --quick            a short run that shows that all works
 
 Same file, threads, processors and prompts for all; five interleaved rounds after one that does not

@@ -73,8 +73,8 @@ def drawing(panel: Panel, y: float) -> tuple[list[str], float]:
             shapes += line(x, top - 4, y - _GAP + 4)
             words = f"{ceiling.what}, measured: {ceiling.value:,.0f} {panel.unit}"
             shapes.append(text(x, label, words, 'fill="#b00020" text-anchor="end"'))
-        y += len(ceilings) * _BAR + 5
-    return shapes, y + 6
+        y += len(ceilings) * _BAR + 10
+    return shapes, y + 1
 
 
 def group(panel: Panel, file: str, scale: float, y: float) -> Iterator[str]:

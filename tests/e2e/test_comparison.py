@@ -152,7 +152,7 @@ def test_a_contender_that_hangs_is_ended_and_named(tmp_path: Path, monkeypatch) 
     hanging = contender(tmp_path, "hanging", "import time; time.sleep(600)")
     with pytest.raises(ContenderError, match="it took longer than 0 s and was ended"):
         Running(hanging, Path("m.gguf"), {})
-    monkeypatch.setattr(contenders, "LIMIT_S", 60.0)
+    monkeypatch.setattr(contenders, "LIMIT_S", 600.0)
     sleepy = contender(tmp_path, "sleepy", "serve(lambda _: __import__('time').sleep(600))")
     running = Running(sleepy, Path("m.gguf"), {})
     monkeypatch.setattr(contenders, "LIMIT_S", 0.0)
@@ -220,7 +220,7 @@ def test_a_server_without_text_has_a_limit(tmp_path: Path) -> None:
     launch = Launch(silent.command(tmp_path))
     try:
         assert launch.wait_ready()
-        with pytest.raises(ContenderError, match="no text in 1 s: it answered without text"):
+        with pytest.raises(ContenderError, match="no text in 1 s: "):
             first_token(launch, time.perf_counter(), limit_s=1.0)
     finally:
         launch.stop()
@@ -267,7 +267,7 @@ def test_a_whole_run_ends_well_whatever_contenders_do(tmp_path: Path) -> None:
         [sys.executable, str(BENCHMARKS / "compare.py"), "--file", "SmolLM2-135M Q4_1",
          "--model", str(second), "--model", "no.gguf", *few.split(), "--cache", str(cache),
          "--page", str(page), *(word for name in only for word in ("--only", name))],
-        capture_output=True, text=True, timeout=600, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     for told in (
