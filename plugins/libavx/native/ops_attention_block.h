@@ -32,7 +32,8 @@ LIBAVX_INLINE void transpose(f32x16 *rows)
     LIBAVX_UNROLLED(i, 4)
         LIBAVX_UNROLLED(h, 2)
         {
-            const __m512d x = _mm512_castps_pd(a[4 * i + h]), y = _mm512_castps_pd(a[4 * i + 2 + h]);
+            const __m512d x = _mm512_castps_pd(a[4 * i + h]);
+            const __m512d y = _mm512_castps_pd(a[4 * i + 2 + h]);
             b[4 * i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
             b[4 * i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
         }

@@ -1,5 +1,6 @@
-// Pages whose codes lie in words of four bytes (`Order` of ops_cache.h), widened as they lie: a lane
-// of a word is a key or a number of a value already, so shifts and masks do it and nothing is moved.
+// Pages whose codes lie in words of four bytes (`Order` of ops_cache.h), widened as they lie: a
+// lane of a word is a key or a number of a value already, so shifts and masks do it and nothing is
+// moved.
 #ifndef LIBAVX_OPS_ATTENTION_WORDS_H_
 #define LIBAVX_OPS_ATTENTION_WORDS_H_
 
