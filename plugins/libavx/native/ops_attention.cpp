@@ -57,7 +57,8 @@ struct Attention : Pages {
     static int64_t scratch(const RadGeometry *geometry)
     {
         Shape s;
-        LIBAVX_TRY(s.set(rad_int_param(geometry, "head_dim", 0), rad_int_param(geometry, "n_head", 0),
+        LIBAVX_TRY(s.set(rad_int_param(geometry, "head_dim", 0),
+                         rad_int_param(geometry, "n_head", 0),
                          rad_int_param(geometry, "n_head_kv", 0)));
         return Shape::round_up(int64_t(s.scratch_bytes()), 64);
     }

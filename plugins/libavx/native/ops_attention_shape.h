@@ -41,8 +41,8 @@ struct Shape {
     int64_t width() const { return depth * 16; }
     // Groups of values that have scales of their own, in some caches.
     int64_t groups() const { return head_dim % cache_group == 0 ? head_dim / cache_group : 1; }
-    // queries, sums of the split, sums of all, weights, scores, sums of weights, factors of items; a
-    // widened page, factors of keys and values; items
+    // queries, sums of the split, sums of all, weights, scores, sums of weights, factors of items;
+    // a widened page, factors of keys and values; items
     size_t scratch_bytes() const
     {
         const int64_t each = 3 * width() + (groups() + 1) * page_keys + 16 + 1;

@@ -63,8 +63,8 @@ struct KvStore {
     bool in_words() const { return cache.form != nullptr && cache.form->in_words(); }
     int64_t groups() const { return head_dim / cache_group; }
 
-    // Words of values hold several slots, of which two may share a byte. So a tile has all tokens of
-    // some groups, which are first the keys' and then the values', by head.
+    // Words of values hold several slots, of which two may share a byte. So a tile has all tokens
+    // of some groups, which are first the keys' and then the values', by head.
     int write_words(int64_t first, int64_t last) const
     {
         for (int64_t r = 0; r < k.rows; r++) {
