@@ -1,4 +1,5 @@
-// Sixteen rows' integer codes: 64 bytes hold 4 consecutive columns ("a quad") of the 16 rows, row by row.
+// Sixteen rows' integer codes: 64 bytes hold 4 consecutive
+// columns ("a quad") of the 16 rows, row by row.
 //
 // A group of 32 columns has eight quads, which lie in 64 * bits bytes:
 //
@@ -14,7 +15,8 @@
 
 namespace libavx::LIBAVX_LEVEL {
 
-// Keeps a sum where it is added to. GCC otherwise makes all products first, stores them and adds them up afterwards.
+// Keeps a sum where it is added to. GCC otherwise makes all products first, stores them and adds
+// them up afterwards.
 template <class T> LIBAVX_INLINE T in_register(T sum)
 {
     asm("" : "+v"(sum));
@@ -47,30 +49,6 @@ LIBAVX_INLINE i32x16 as_i32(u8x64 a) { return {a.v}; }
 LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm512_add_epi16(a.v, b.v)}; }
 LIBAVX_INLINE u8x64 in_registers(u8x64 a) { return {in_register(a.v)}; }
 
-// acc + sum over the four bytes of each lane of u8 w times i8 a; exact. `wide`: w may be above 127.
-template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
-{
-#if defined(__AVX512VNNI__)
-    // As written by hand, since GCC spends an instruction and a register on each broadcast.
-    typedef int32_t __attribute__((may_alias, aligned(1))) four_bytes;
-    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(*reinterpret_cast<const four_bytes *>(a)));
-    return acc;
-#else
-    int32_t four;
-    memcpy(&four, a, 4);
-    const __m512i x = _mm512_set1_epi32(four);
-    // Pairs of products are summed in 16 bits: at most 2 * 127 * 128, so high bits of w go separately.
-    const __m512i low = wide ? _mm512_and_si512(w.v, _mm512_set1_epi8(0x7f)) : w.v;
-    __m512i sum = _mm512_madd_epi16(_mm512_maddubs_epi16(low, x), _mm512_set1_epi16(1));
-    if constexpr (wide) {
-        const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w.v, 7), _mm512_set1_epi8(1));
-        const __m512i part = _mm512_madd_epi16(_mm512_maddubs_epi16(high, x), _mm512_set1_epi16(128));
-        sum = _mm512_add_epi32(sum, part);
-    }
-    return {in_register(_mm512_add_epi32(acc.v, sum))};
-#endif
-}
-
 #else
 
 struct u8x64 {
@@ -88,9 +66,18 @@ LIBAVX_INLINE void u8_store64(void *p, u8x64 a)
     _mm256_storeu_si256(q + 1, a.h);
 }
 LIBAVX_INLINE u8x64 u8_set(int x) { return {_mm256_set1_epi8(char(x)), _mm256_set1_epi8(char(x))}; }
-LIBAVX_INLINE u8x64 operator&(u8x64 a, u8x64 b) { return {_mm256_and_si256(a.l, b.l), _mm256_and_si256(a.h, b.h)}; }
-LIBAVX_INLINE u8x64 operator|(u8x64 a, u8x64 b) { return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)}; }
-LIBAVX_INLINE u8x64 operator^(u8x64 a, u8x64 b) { return {_mm256_xor_si256(a.l, b.l), _mm256_xor_si256(a.h, b.h)}; }
+LIBAVX_INLINE u8x64 operator&(u8x64 a, u8x64 b)
+{
+    return {_mm256_and_si256(a.l, b.l), _mm256_and_si256(a.h, b.h)};
+}
+LIBAVX_INLINE u8x64 operator|(u8x64 a, u8x64 b)
+{
+    return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)};
+}
+LIBAVX_INLINE u8x64 operator^(u8x64 a, u8x64 b)
+{
+    return {_mm256_xor_si256(a.l, b.l), _mm256_xor_si256(a.h, b.h)};
+}
 template <int n> LIBAVX_INLINE u8x64 shift_right(u8x64 a)
 {
     if constexpr (n >= 0) return {_mm256_srli_epi16(a.l, n), _mm256_srli_epi16(a.h, n)};
@@ -98,32 +85,16 @@ template <int n> LIBAVX_INLINE u8x64 shift_right(u8x64 a)
 }
 LIBAVX_INLINE u8x64 look_up(u8x64 index, const void *table)
 {
-    const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i *>(table)));
+    const __m256i t =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i *>(table)));
     return {_mm256_shuffle_epi8(t, index.l), _mm256_shuffle_epi8(t, index.h)};
 }
 LIBAVX_INLINE i32x16 as_i32(u8x64 a) { return {a.l, a.h}; }
-LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b) { return {_mm256_add_epi16(a.l, b.l), _mm256_add_epi16(a.h, b.h)}; }
+LIBAVX_INLINE u8x64 add_words(u8x64 a, u8x64 b)
+{
+    return {_mm256_add_epi16(a.l, b.l), _mm256_add_epi16(a.h, b.h)};
+}
 LIBAVX_INLINE u8x64 in_registers(u8x64 a) { return {in_register(a.l), in_register(a.h)}; }
-
-template <bool wide> LIBAVX_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i x)
-{
-    // Pairs of products are summed in 16 bits: at most 2 * 127 * 128, so high bits of w go separately.
-    const __m256i low = wide ? _mm256_and_si256(w, _mm256_set1_epi8(0x7f)) : w;
-    __m256i sum = _mm256_madd_epi16(_mm256_maddubs_epi16(low, x), _mm256_set1_epi16(1));
-    if constexpr (wide) {
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 7), _mm256_set1_epi8(1));
-        const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(high, x), _mm256_set1_epi16(128));
-        sum = _mm256_add_epi32(sum, part);
-    }
-    return in_register(_mm256_add_epi32(acc, sum));
-}
-template <bool wide> LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
-{
-    int32_t four;
-    memcpy(&four, a, 4);
-    const __m256i x = _mm256_set1_epi32(four);
-    return {dot4_half<wide>(acc.l, w.l, x), dot4_half<wide>(acc.h, w.h, x)};
-}
 
 #endif
 
@@ -138,26 +109,78 @@ LIBAVX_INLINE u8x64 spread_four(const int8_t *a)  // four bytes to every lane
 #endif
 }
 
+#if defined(__AVX512VNNI__)
+
+// acc + sum over the four bytes of each lane of u8 w times i8 a; exact. As written by hand, since
+// GCC spends an instruction and a register on each broadcast.
+LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
+{
+    typedef int32_t __attribute__((may_alias, aligned(1))) four_bytes;
+    const auto &four = *reinterpret_cast<const four_bytes *>(a);
+    asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(four));
+    return acc;
+}
+
+#elif defined(__AVX512F__)
+
+// The same for codes above 127; pairs.h has those that are narrower. Pairs of products are summed
+// in 16 bits: at most 2 * 127 * 128, so high bits of w go separately.
+LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
+{
+    const __m512i x = spread_four(a).v;
+    const __m512i low = _mm512_and_si512(w.v, _mm512_set1_epi8(0x7f));
+    const __m512i sum = _mm512_madd_epi16(_mm512_maddubs_epi16(low, x), _mm512_set1_epi16(1));
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w.v, 7), _mm512_set1_epi8(1));
+    const __m512i part = _mm512_madd_epi16(_mm512_maddubs_epi16(high, x), _mm512_set1_epi16(128));
+    return {in_register(_mm512_add_epi32(acc.v, _mm512_add_epi32(sum, part)))};
+}
+
+#else
+
+LIBAVX_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i x)
+{
+    const __m256i low = _mm256_and_si256(w, _mm256_set1_epi8(0x7f));
+    const __m256i sum = _mm256_madd_epi16(_mm256_maddubs_epi16(low, x), _mm256_set1_epi16(1));
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 7), _mm256_set1_epi8(1));
+    const __m256i part = _mm256_madd_epi16(_mm256_maddubs_epi16(high, x), _mm256_set1_epi16(128));
+    return in_register(_mm256_add_epi32(acc, _mm256_add_epi32(sum, part)));
+}
+LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
+{
+    const u8x64 x = spread_four(a);
+    return {dot4_half(acc.l, w.l, x.l), dot4_half(acc.h, w.h, x.h)};
+}
+
+#endif
+
 // Which codes a kernel reads: their width, and whether they index a table (4 bits then).
 // Bytes that were decoded are known to be of 4, 5 or 6 bits at most.
-enum Codes { C2 = 2, C3 = 3, C4 = 4, C5 = 5, C6 = 6, C8 = 8, CTABLE, CE2M1, CBYTE4, CBYTE5, CBYTE6 };
+enum Codes {
+    C2 = 2, C3 = 3, C4 = 4, C5 = 5, C6 = 6, C8 = 8,
+    CTABLE, CE2M1,
+    CBYTE4, CBYTE5, CBYTE6,
+};
 
-constexpr int bits_of_codes(Codes c) { return c < CTABLE ? int(c) : c == CTABLE || c == CE2M1 ? 4 : 8; }
+constexpr int bits_of_codes(Codes c)
+{
+    return c < CTABLE ? int(c) : c == CTABLE || c == CE2M1 ? 4 : 8;
+}
 constexpr bool is_decoded(Codes c) { return c >= CBYTE4; }
 // What e2m1 looks up is narrow; tables hold any byte.
 constexpr bool is_wide(Codes c) { return c == C8 || c == CTABLE; }
 constexpr int most_code(Codes c)
 {
-    return is_wide(c)                 ? 255
-           : c == CE2M1               ? 24
-           : c == CBYTE4              ? 15
-           : c == CBYTE5              ? 31
-           : c == CBYTE6              ? 63
-                                      : (1 << int(c)) - 1;
+    return is_wide(c)    ? 255
+           : c == CE2M1  ? 24
+           : c == CBYTE4 ? 15
+           : c == CBYTE5 ? 31
+           : c == CBYTE6 ? 63
+                         : (1 << int(c)) - 1;
 }
 
 // Quad q of a group as unsigned bytes.
-template <Codes codes, int q> LIBAVX_INLINE u8x64 quad(const uint8_t *group, [[maybe_unused]] const uint8_t *table)
+template <Codes codes, int q>
+LIBAVX_INLINE u8x64 quad(const uint8_t *group, [[maybe_unused]] const uint8_t *table)
 {
     constexpr int bits = bits_of_codes(codes);
     if constexpr (bits == 8) {
@@ -166,18 +189,22 @@ template <Codes codes, int q> LIBAVX_INLINE u8x64 quad(const uint8_t *group, [[m
         const u8x64 line = u8_load64(group + 64 * (q / 2));
         u8x64 low = (q % 2 ? shift_right<4>(line) : line) & u8_set(0x0f);
         if constexpr (codes == CTABLE || codes == CE2M1) low = look_up(low, table);
-        if constexpr (bits == 5) low = low | (shift_right<q - 4>(u8_load64(group + 256)) & u8_set(0x10));
+        if constexpr (bits == 5)
+            low = low | (shift_right<q - 4>(u8_load64(group + 256)) & u8_set(0x10));
         if constexpr (bits == 6)
-            low = low | (shift_right<2 * (q % 4) - 4>(u8_load64(group + 256 + 64 * (q / 4))) & u8_set(0x30));
+            low = low | (shift_right<2 * (q % 4) - 4>(u8_load64(group + 256 + 64 * (q / 4))) &
+                         u8_set(0x30));
         return low;
     } else {
         u8x64 low = shift_right<2 * (q % 4)>(u8_load64(group + 64 * (q / 4))) & u8_set(0x03);
-        if constexpr (bits == 3) low = low | (shift_right<q - 2>(u8_load64(group + 128)) & u8_set(0x04));
+        if constexpr (bits == 3)
+            low = low | (shift_right<q - 2>(u8_load64(group + 128)) & u8_set(0x04));
         return low;
     }
 }
 
-template <Codes codes> LIBAVX_INLINE void decode_group(const uint8_t *group, const uint8_t *table, uint8_t *out)
+template <Codes codes>
+LIBAVX_INLINE void decode_group(const uint8_t *group, const uint8_t *table, uint8_t *out)
 {
     u8_store64(out, quad<codes, 0>(group, table));
     u8_store64(out + 64, quad<codes, 1>(group, table));

@@ -1,3 +1,4 @@
+// What cpuid and xgetbv say, as instruction levels and as words for what is lacking.
 #include "cpu.h"
 
 #include <cpuid.h>

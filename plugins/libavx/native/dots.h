@@ -1,4 +1,5 @@
-// Sums of products of a row block's codes with the int8 planes of a tile of tokens, for ops_gemm_q.cpp.
+// Sums of products of a row block's codes with the int8 planes of a tile of tokens, for
+// ops_gemm_q.cpp; choices.h says which of them a product takes.
 #ifndef LIBAVX_DOTS_H_
 #define LIBAVX_DOTS_H_
 
@@ -17,29 +18,30 @@ constexpr bool many_registers = true;
 constexpr bool many_registers = false;
 #endif
 
-// What the tokens of a tile bring. Codes are packed as [group][plane][token][32], for products of words as
-// [group][token][quad][4], or lie in the row of a lone token.
+// What the tokens of a tile bring. Codes are packed as [group][plane][token][32], for products of
+// words as [group][token][quad][4], or lie in the row of a lone token.
 struct Tile {
     const int8_t *a;
     int64_t plane_step, group_step;
-    const float *scale;       // [group][token]
-    const int32_t *start;     // [sub-group][token]: -offset * sum of a, over both planes; read for signed codes, and
-                              // for words, from whose folded quads the tokens' own products are subtracted
+    const float *scale;  // [group][token]
+    // [sub-group][token]: -offset * sum of a, over both planes; read for signed codes, and for
+    // words, from whose folded quads the tokens' own products are subtracted.
+    const int32_t *start;
     const float *min_factor;  // [sub-group][token]: scale_a * sum of a; read where there are minima
 
     // The tile as it goes on after so many sub-groups.
     Tile from(int64_t subs, int64_t per_group, int64_t tokens) const
     {
         const int64_t groups = subs / per_group;
-        return {a + groups * group_step, plane_step, group_step, scale + groups * tokens, start + subs * tokens,
-                min_factor + subs * tokens};
+        return {a + groups * group_step, plane_step, group_step, scale + groups * tokens,
+                start + subs * tokens, min_factor + subs * tokens};
     }
 };
 
 struct Block {
     const uint8_t *codes, *table;
-    const float *scale, *min;        // decoded, [sub-group][16]; min is NULL when there are none
-    const int32_t *own;              // of decoded codes: own products [sub-group][16]; read for words
+    const float *scale, *min;  // decoded, [sub-group][16]; min is NULL when there are none
+    const int32_t *own;        // of decoded codes: own products [sub-group][16]; read for words
     const uint8_t *level0, *level1;  // as they are stored
     int64_t shift1;                  // sub-groups of an entry of level 1, as a power of two
     const uint8_t *next;             // what is read some groups later, fetched meanwhile
@@ -49,17 +51,25 @@ struct Block {
 // What is known when a kernel is compiled. Stored scales are decoded in registers, for one token.
 struct Shape {
     Codes codes;
-    int subs;                // sub-groups of a group
+    int subs;  // sub-groups of a group
     bool has_min, has_start;
     int planes, tokens;
     Number number0, number1;  // of stored scales; NONE and NONE where they are decoded
+    constexpr Shape with(int other_tokens) const
+    {
+        Shape shape = *this;
+        shape.tokens = other_tokens;
+        return shape;
+    }
     constexpr bool stored() const { return number0 != NONE; }
     constexpr bool few() const { return tokens <= few_tokens; }
     constexpr bool words() const { return makes_words(planes, tokens, quads_of_pairs(codes) > 0); }
     constexpr bool pairs() const { return quads_of_pairs(codes) > 0 && !words(); }
-    // Codes that are decoded in registers stay there for the second plane, if there are registers for them.
+    // Codes that are decoded in registers stay there for
+    // the second plane, if there are registers for them.
     constexpr bool held() const { return many_registers && few(); }
-    // Whether each group's lines are fetched as a whole; otherwise a tile fetches its share of them.
+    // Whether each group's lines are fetched as a whole;
+    // otherwise a tile fetches its share of them.
     constexpr bool fetches_groups() const { return few() && !is_decoded(codes); }
     // The planes' sums are chains of their own while there are registers for both.
     constexpr bool apart() const { return tokens <= (many_registers ? 4 : 1); }
@@ -78,14 +88,15 @@ template <Shape k, int first> struct Quads {
             decode<q + 1>(self);
         }
     }
-    template <int q = 0> LIBAVX_INLINE void dot(const Quads &self, i32x16 (&sum)[k.tokens], const int8_t *a)
+    template <int q = 0>
+    LIBAVX_INLINE void dot(const Quads &self, i32x16 (&sum)[k.tokens], const int8_t *a)
     {
         if constexpr (q < count) {
             u8x64 w;
             if constexpr (k.held()) w = self.in_registers[q];
             else w = quad<k.codes, first + q>(self.group, self.table);
             LIBAVX_UNROLLED(t, k.tokens)
-                sum[t] = dot4<is_wide(k.codes)>(sum[t], w, a + t * group_cols + 4 * (first + q));
+                sum[t] = dot4(sum[t], w, a + t * group_cols + 4 * (first + q));
             dot<q + 1>(self, sum, a);
         }
     }
@@ -93,11 +104,12 @@ template <Shape k, int first> struct Quads {
 
 // The same for words, whose quads are widened one after the other.
 template <Shape k, int first, int q = 0>
-LIBAVX_INLINE void dot_quads(i32x16 (&dot)[k.tokens], i32x16 &own, const Block &b, const uint8_t *codes,
-                             const int8_t *a)
+LIBAVX_INLINE void dot_quads(i32x16 (&dot)[k.tokens], i32x16 &own, const Block &b,
+                             const uint8_t *codes, const int8_t *a)
 {
     if constexpr (q < 8 / k.subs) {
-        dot_words<first + q, k.tokens, k.few()>(dot, own, quad<k.codes, first + q>(codes, b.table), a);
+        dot_words<first + q, k.tokens, k.few()>(dot, own, quad<k.codes, first + q>(codes, b.table),
+                                                a);
         dot_quads<k, first, q + 1>(dot, own, b, codes, a);
     }
 }
@@ -109,14 +121,16 @@ template <Shape k> LIBAVX_INLINE void load_start(i32x16 (&dot)[k.tokens], const 
 
 // The exact sums of a sub-group's products, of two planes 128 * high + low.
 template <Shape k, int first>
-LIBAVX_INLINE void dot_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const Tile &x, int64_t group)
+LIBAVX_INLINE void dot_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const Tile &x,
+                                 int64_t group)
 {
     const uint8_t *codes = b.codes + group * 64 * bits_of_codes(k.codes);
     if constexpr (k.words()) {
         load_start<k>(dot, x.start);
         i32x16 own = i32_set(0);
         dot_quads<k, first>(dot, own, b, codes, x.a);
-        if constexpr (!k.few()) own = i32_load(b.own + 16 * (group * k.subs + first / (8 / k.subs)));
+        if constexpr (!k.few())
+            own = i32_load(b.own + 16 * (group * k.subs + first / (8 / k.subs)));
         LIBAVX_UNROLLED(t, k.tokens) dot[t] = dot[t] - own;
         return;
     }
@@ -147,29 +161,34 @@ LIBAVX_INLINE void dot_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const 
 
 // The same by pairs. Both planes are chains beside each other, so that codes are decoded once.
 template <Shape k, int first>
-LIBAVX_INLINE void dot_pairs_of_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const Tile &x, int64_t group)
+LIBAVX_INLINE void dot_pairs_of_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const Tile &x,
+                                          int64_t group)
 {
     constexpr int n = k.tokens, chains = k.planes * n;
     i32x16 sum[chains];
     LIBAVX_UNROLLED(c, chains) sum[c] = i32_set(0);
-    dot_pairs<k.codes, n, chains, first, first + 8 / k.subs>(sum, b.codes + group * 64 * bits_of_codes(k.codes),
-                                                             b.table, x.a, x.plane_step);
+    dot_pairs<k.codes, n, chains, first, first + 8 / k.subs>(
+        sum, b.codes + group * 64 * bits_of_codes(k.codes), b.table, x.a, x.plane_step);
     LIBAVX_UNROLLED(t, n) dot[t] = k.planes == 1 ? sum[t] : shl<7>(sum[t]) + sum[chains - n + t];
-    if constexpr (k.has_start) LIBAVX_UNROLLED(t, n) dot[t] = dot[t] + i32_set(x.start[t]);
+    if constexpr (k.has_start)
+        LIBAVX_UNROLLED(t, n) dot[t] = dot[t] + i32_set(x.start[t]);
 }
 
 // Scales of a sub-group; `at` is 1 for its minima.
 template <Shape k, int at> LIBAVX_INLINE f32x16 scale_of(const Block &b, int64_t sub)
 {
     if constexpr (!k.stored()) return f32_load((at ? b.min : b.scale) + 16 * sub);
-    constexpr int64_t size0 = Format::number_bytes(k.number0), size1 = Format::number_bytes(k.number1);
+    constexpr int64_t size0 = Format::number_bytes(k.number0),
+                      size1 = Format::number_bytes(k.number1);
     constexpr bool halves = k.number0 == U4;
     constexpr int64_t step0 = block_rows * size0 * (k.has_min && !halves ? 2 : 1);
     constexpr int64_t step1 = block_rows * size1 * (k.has_min ? 2 : 1);
     const uint8_t *entry0 = b.level0 + sub * step0 + (halves ? 0 : at * block_rows * size0);
     const f32x16 scale = load_numbers(k.number0, entry0, halves && at);
     if constexpr (k.number1 == NONE) return scale;
-    return scale * load_numbers(k.number1, b.level1 + (sub >> b.shift1) * step1 + at * block_rows * size1, false);
+    return scale * load_numbers(k.number1,
+                                b.level1 + (sub >> b.shift1) * step1 + at * block_rows * size1,
+                                false);
 }
 
 // Moves `x` on by the sub-groups from `s` on, its codes excepted.
@@ -179,10 +198,11 @@ LIBAVX_INLINE void add_sub_group(f32x16 (&sum)[k.tokens], const Block &b, Tile &
     if constexpr (s < k.subs) {
         const int64_t sub = group * k.subs + s;
         i32x16 dot[k.tokens];
-        if constexpr (k.pairs()) dot_pairs_of_sub_group<k, s *(8 / k.subs)>(dot, b, x, group);
-        else dot_sub_group<k, s *(8 / k.subs)>(dot, b, x, group);
+        if constexpr (k.pairs()) dot_pairs_of_sub_group<k, s * (8 / k.subs)>(dot, b, x, group);
+        else dot_sub_group<k, s * (8 / k.subs)>(dot, b, x, group);
         const f32x16 scale = scale_of<k, 0>(b, sub);
-        LIBAVX_UNROLLED(t, k.tokens) sum[t] = fma(to_f32(dot[t]), scale * f32_set(x.scale[t]), sum[t]);
+        LIBAVX_UNROLLED(t, k.tokens)
+            sum[t] = fma(to_f32(dot[t]), scale * f32_set(x.scale[t]), sum[t]);
         if constexpr (k.has_min) {
             const f32x16 min = scale_of<k, 1>(b, sub);
             LIBAVX_UNROLLED(t, k.tokens) sum[t] = fnma(min, f32_set(x.min_factor[t]), sum[t]);
@@ -209,109 +229,6 @@ template <Shape k> static void accumulate(const Block &b, Tile x, int64_t groups
         x.scale += k.tokens;
     }
     LIBAVX_UNROLLED(t, k.tokens) f32_store(sums + 16 * t, sum[t]);
-}
-
-using Accumulate = void (*)(const Block &, Tile, int64_t, float *);
-
-struct Choice {
-    Format format;
-    int64_t planes, tokens;
-    bool decoded, stored;  // codes that were decoded to bytes; scales that were not
-};
-
-template <Shape k> static Accumulate choose_tokens(int64_t tokens)
-{
-#define LIBAVX_TOKENS(n)                                                      \
-    if constexpr (n <= (bits_of_codes(k.codes) == 8 ? max_tile : few_tokens)) \
-        if (tokens == n) return accumulate<Shape{k.codes, k.subs, k.has_min, k.has_start, k.planes, n, NONE, NONE}>;
-    LIBAVX_TOKENS(1) LIBAVX_TOKENS(2) LIBAVX_TOKENS(3) LIBAVX_TOKENS(4) LIBAVX_TOKENS(5) LIBAVX_TOKENS(6)
-    LIBAVX_TOKENS(7) LIBAVX_TOKENS(8) LIBAVX_TOKENS(9) LIBAVX_TOKENS(10) LIBAVX_TOKENS(11) LIBAVX_TOKENS(12)
-#undef LIBAVX_TOKENS
-    return nullptr;
-}
-
-// The usual stored scales of one token; others are decoded.
-template <Shape k> static Accumulate choose_stored(const Format &f)
-{
-#define LIBAVX_STORED(n0, n1)                                   \
-    if (f.number[0] == n0 && f.number[1] == n1)                 \
-        return accumulate<Shape{k.codes, k.subs, k.has_min, k.has_start, k.planes, 1, n0, n1}>;
-    if constexpr (k.codes == CE2M1) LIBAVX_STORED(E8M0, NONE)
-    if constexpr (k.subs == 1 && k.codes != CE2M1) LIBAVX_STORED(NF16, NONE)
-    if constexpr (k.codes == C2) LIBAVX_STORED(U4, NF16)
-    if constexpr (k.codes == C3 || k.codes == CTABLE) LIBAVX_STORED(I6, NF16)
-    if constexpr ((k.codes == C4 || k.codes == C5) && k.has_min) LIBAVX_STORED(U6, NF16)
-    if constexpr (k.codes == C6) LIBAVX_STORED(I8, NF16)
-#undef LIBAVX_STORED
-    return nullptr;
-}
-
-template <Codes codes, int subs, bool has_min, bool has_start> static Accumulate choose_planes(const Choice &c)
-{
-    constexpr Shape one = {codes, subs, has_min, has_start, 1, 1, NONE, NONE};
-    constexpr Shape two = {codes, subs, has_min, has_start, 2, 1, NONE, NONE};
-    if (c.stored) return c.planes == 1 ? choose_stored<one>(c.format) : choose_stored<two>(c.format);
-    return c.planes == 1 ? choose_tokens<one>(c.tokens) : choose_tokens<two>(c.tokens);
-}
-
-// Signed codes have a start; signed ones with minima, which no format in use has, have both.
-template <Codes codes, int subs> static Accumulate choose_form(const Choice &c)
-{
-    if (!c.format.min()) return choose_planes<codes, subs, false, true>(c);
-    if constexpr (bits_of_codes(codes) == 8)
-        if (c.format.offset != 0) return choose_planes<codes, subs, true, true>(c);
-    return choose_planes<codes, subs, true, false>(c);
-}
-
-// Whether there are kernels for codes as they are stored: for those of the formats in use.
-static bool reads_stored_codes(const Format &f)
-{
-    if (f.bits == 8) return true;
-    if (f.min() && f.offset != 0) return false;
-    return f.bits == 4 || f.bits == 5 || (f.sub() == 16 && f.min() == (f.bits == 2));
-}
-
-// Whether all kernels for the format have narrow codes, whose pairs may be summed.
-static bool has_pairs_of(const Format &f) { return has_pairs && f.bits <= 6 && (!f.table() || f.e2m1()); }
-
-// The kernel for a choice; NULL when there is none for scales as they are stored.
-static Accumulate choose(const Choice &c)
-{
-    const Format &f = c.format;
-    const bool fine = f.sub() == 16;
-    if (c.stored && f.shift[0] != (fine ? 4 : 5)) return nullptr;
-    if (c.decoded || f.bits == 8) {
-        if (!has_pairs_of(f)) return fine ? choose_form<CBYTE6, 2>(c) : choose_form<C8, 1>(c);
-        if (fine) return f.bits <= 4 ? choose_form<CBYTE4, 2>(c) : choose_form<CBYTE6, 2>(c);
-        return f.bits <= 4 && !f.e2m1() ? choose_form<CBYTE4, 1>(c) : choose_form<CBYTE5, 1>(c);
-    }
-    if (f.e2m1()) return choose_planes<CE2M1, 1, false, true>(c);
-    if (f.table()) return choose_planes<CTABLE, 1, false, true>(c);
-    switch (f.bits) {
-        case 2: return choose_planes<C2, 2, true, false>(c);
-        case 3: return choose_planes<C3, 2, false, true>(c);
-        case 4: return choose_form<C4, 1>(c);
-        case 5: return choose_form<C5, 1>(c);
-        default: return choose_planes<C6, 2, false, true>(c);
-    }
-}
-
-template <Codes codes> static void decode_codes(const uint8_t *in, const uint8_t *table, int64_t groups, uint8_t *out)
-{
-    constexpr int64_t bytes = 64 * bits_of_codes(codes);
-    for (int64_t g = 0; g < groups; g++) decode_group<codes>(in + g * bytes, table, out + 512 * g);
-}
-
-static void decode(const Format &f, const uint8_t *in, const uint8_t *table, int64_t groups, uint8_t *out)
-{
-    if (f.table()) return decode_codes<CTABLE>(in, table, groups, out);
-    switch (f.bits) {
-        case 2: return decode_codes<C2>(in, table, groups, out);
-        case 3: return decode_codes<C3>(in, table, groups, out);
-        case 4: return decode_codes<C4>(in, table, groups, out);
-        case 5: return decode_codes<C5>(in, table, groups, out);
-        case 6: return decode_codes<C6>(in, table, groups, out);
-    }
 }
 
 }  // namespace libavx::LIBAVX_LEVEL

@@ -16,8 +16,8 @@ bool sort_planes(const RadEncoding *encoding, Planes *out)
     const struct {
         const char *role;
         const RadPlane **place;
-    } places[] = {{"codes", &out->codes},    {"scale", &out->scale[0]}, {"scale.1", &out->scale[1]},
-                  {"min", &out->min[0]},     {"min.1", &out->min[1]},   {"table", &out->table}};
+    } places[] = {{"codes", &out->codes}, {"scale", &out->scale[0]}, {"scale.1", &out->scale[1]},
+                  {"min", &out->min[0]},  {"min.1", &out->min[1]},   {"table", &out->table}};
     for (int i = 0; i < encoding->num_planes; i++) {
         const RadPlane *plane = &encoding->planes[i];
         bool known = false;
@@ -31,7 +31,8 @@ bool sort_planes(const RadEncoding *encoding, Planes *out)
     return out->codes != nullptr;
 }
 
-constexpr const char *number_names[] = {"", "f32", "f16", "bf16", "u4", "u6", "i6", "u8", "i8", "e8m0"};
+constexpr const char *number_names[] = {"",   "f32", "f16", "bf16", "u4",
+                                        "u6", "i6",  "u8",  "i8",   "e8m0"};
 
 Number number_of(const char *dtype)
 {
@@ -87,7 +88,8 @@ bool parse_level(const Planes &p, int level, Format *f)
     if ((min != nullptr) != f->min() && scale != nullptr) return false;
     if (scale == nullptr) return min == nullptr;
     f->number[level] = number_of(scale->dtype);
-    if (f->number[level] == NONE || scale->block[0] != 1 || !shift_of(scale->block[1], &f->shift[level]))
+    if (f->number[level] == NONE || scale->block[0] != 1 ||
+        !shift_of(scale->block[1], &f->shift[level]))
         return false;
     return min == nullptr || (std::strcmp(min->dtype, scale->dtype) == 0 && min->block[0] == 1 &&
                               min->block[1] == scale->block[1]);
@@ -122,7 +124,8 @@ bool parse_integers(const Planes &p, int64_t cols, Format *f)
     if (p.min[0] != nullptr) f->flags |= Format::has_min;
     if (!parse_level(p, 0, f) || !parse_level(p, 1, f)) return false;
     // Sixteen columns a scale are read for the widths that formats in use have it with.
-    if (f->shift[0] < 4 || (f->shift[0] == 4 && f->bits != 2 && f->bits != 3 && f->bits != 6)) return false;
+    if (f->shift[0] < 4 || (f->shift[0] == 4 && f->bits != 2 && f->bits != 3 && f->bits != 6))
+        return false;
     if (f->shift[0] != 4 && (f->bits == 3 || f->bits == 6)) return false;
     // A scale of e8m0 is decoded to half of it, as goes with codes that are doubled.
     if (f->e2m1()) return f->number[0] == E8M0 && f->number[1] == NONE && !f->min();
@@ -143,7 +146,8 @@ void name_format(const Format &f, const RadEncoding *encoding, RadLayout *out)
     for (int level = 0; level < 2; level++) {
         if (f.number[level] == NONE) continue;
         const int64_t cols = f.shift[level] == whole_row ? 0 : int64_t(1) << f.shift[level];
-        const char *form = f.shared() ? "_%sb%lld" : "_%sx%lld";  // b: one entry for a block of rows too
+        // b: one entry for a block of rows too.
+        const char *form = f.shared() ? "_%sb%lld" : "_%sx%lld";
         append(out->name, sizeof out->name, form, number_names[f.number[level]], cols);
     }
     if (f.min()) append(out->name, sizeof out->name, "_%s", "min", 0);
@@ -158,9 +162,11 @@ bool parse_format(const RadEncoding *encoding, Format *out)
     *out = {};
     if (encoding->transform[0] != '\0' || !sort_planes(encoding, &planes)) return false;
     if (planes.codes->block[0] != 1 || planes.codes->block[1] != 1) return false;
-    if (std::strcmp(encoding->scheme, "plain") == 0) return parse_plain_codes(planes.codes->dtype, out);
+    if (std::strcmp(encoding->scheme, "plain") == 0)
+        return parse_plain_codes(planes.codes->dtype, out);
     if (std::strcmp(encoding->scheme, "affine") != 0) return false;
-    if (parse_plain_codes(planes.codes->dtype, out)) return out->kind == FP8 && parse_scaled_fp8(planes, out);
+    if (parse_plain_codes(planes.codes->dtype, out))
+        return out->kind == FP8 && parse_scaled_fp8(planes, out);
     return parse_integers(planes, encoding->cols, out);
 }
 

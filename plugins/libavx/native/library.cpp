@@ -98,7 +98,8 @@ Tables::Tables()
         for (int m = 0; m < level.num_modules; m++) {
             const Rows part = level.modules[m]();
             if (library.num_kernels + part.count > max_rows) __builtin_trap();
-            std::memcpy(rows[i] + library.num_kernels, part.first, sizeof(RadKernel) * size_t(part.count));
+            const size_t bytes = sizeof(RadKernel) * size_t(part.count);
+            std::memcpy(rows[i] + library.num_kernels, part.first, bytes);
             library.num_kernels += part.count;
         }
     }
@@ -117,7 +118,8 @@ int32_t rad_abi_version(void) { return RAD_ABI_VERSION; }
 const RadLibrary *rad_library(void)
 {
     const auto *level = libavx::best_level(libavx::tables.cpu);
-    const auto index = level ? level - libavx::levels : libavx::num_levels - 1;  // an empty one if declined
+    // An empty one if declined.
+    const auto index = level ? level - libavx::levels : libavx::num_levels - 1;
     return &libavx::tables.libraries[index];
 }
 

@@ -1,4 +1,5 @@
-// embed_lookup: rows of the embedding table by token id, decoded from the form that products read too.
+// embed_lookup: rows of the embedding table by token id,
+// decoded from the form that products read too.
 #include "codes.h"
 #include "products.h"
 #include "rows.h"
@@ -66,14 +67,16 @@ struct RowOfBlock {
 };
 
 // The four codes of one row in each of a group's eight quads.
-template <Codes codes> void decode_row(const uint8_t *group, const uint8_t *table, int64_t row, uint8_t *out)
+template <Codes codes>
+void decode_row(const uint8_t *group, const uint8_t *table, int64_t row, uint8_t *out)
 {
     alignas(64) uint8_t quads[512];
     decode_group<codes>(group, table, quads);
     for (int q = 0; q < 8; q++) memcpy(out + 4 * q, quads + 64 * q + 4 * row, 4);
 }
 
-void decode_row_group(const Format &f, const uint8_t *group, const uint8_t *table, int64_t row, uint8_t *out)
+void decode_row_group(const Format &f, const uint8_t *group, const uint8_t *table, int64_t row,
+                      uint8_t *out)
 {
     if (f.table()) return decode_row<CTABLE>(group, table, row, out);
     switch (f.bits) {
@@ -93,7 +96,8 @@ void look_up_integers(const RowOfBlock &r, float factor, float *out)
     const i32x16 offset = i32_set(f.offset);
     for (int64_t k = 0; k < r.cols; k += group_cols) {
         uint8_t codes[group_cols];
-        decode_row_group(f, r.block + f.codes_at(r.cols) + k / group_cols * 64 * f.bits, r.block, r.row, codes);
+        decode_row_group(f, r.block + f.codes_at(r.cols) + k / group_cols * 64 * f.bits, r.block,
+                         r.row, codes);
         for (int64_t i = 0; i < group_cols; i += 16) {
             const f32x16 q = to_f32(u8_load(codes + i) - offset), scale = f32_set(r.scale(k + i));
             const f32x16 value = f.min() ? fma(q, scale, f32_set(-r.min(k + i))) : q * scale;
@@ -115,7 +119,8 @@ void look_up_items(const RowOfBlock &r, float factor, float *out)
         if (f.kind == F16 || f.kind == BF16) memcpy(&two, at, 2);
         if (f.kind == F16) value = half(two);
         if (f.kind == BF16) value = brain(two);
-        if (f.kind == FP8) value = fp8_value(*at) * (f.number[0] == NONE ? 1.0f : r.level(0, k, false));
+        if (f.kind == FP8)
+            value = fp8_value(*at) * (f.number[0] == NONE ? 1.0f : r.level(0, k, false));
         out[k] = value * factor;
     }
 }
@@ -140,7 +145,8 @@ int run(const RadCall *call, int64_t first, int64_t last, int)
             memset(out.row(t), 0, size_t(cols) * sizeof(float));
             continue;
         }
-        const RowOfBlock r = {w.format, w.data + id / block_rows * w.block_bytes, cols, id % block_rows};
+        const RowOfBlock r = {w.format, w.data + id / block_rows * w.block_bytes, cols,
+                              id % block_rows};
         if (w.format.integer()) look_up_integers(r, factor, out.row(t));
         else look_up_items(r, factor, out.row(t));
     }

@@ -1,18 +1,14 @@
 // Products of f32 activations with weights of any encoding: gemm_nt and its forms, logits_gemm.
 //
-// Per output element: the columns of each group of 32 are summed by fma in ascending order from zero, and the
-// sums of the groups are added in ascending order. This is so at every level, for any number of tokens and any
-// cut into pieces, so results are equal bit for bit. Weights are what embed_lookup gives for them.
-#include "codes.h"
-#include "products.h"
+// Per output element: the columns of each group of 32 are summed by fma in ascending order from
+// zero, and the sums of the groups are added in ascending order. This is so at every level, for any
+// number of tokens and any cut into pieces, so results are equal bit for bit. Weights are what
+// embed_lookup gives for them.
+#include "ops_gemm_decode.h"
 #include "rows.h"
-#include "scales.h"
 
 namespace libavx::LIBAVX_LEVEL {
 namespace {
-
-constexpr int64_t few_cols = 256;    // columns decoded at a time for few tokens
-constexpr int64_t many_cols = 1024;  // and for many
 
 struct Product {
     Matrix<const float> a;
@@ -23,7 +19,8 @@ struct Product {
     Tiling tiling;
 };
 
-// Where a tile's weights are: their items, and for fp8 the scales, of which one covers whole groups.
+// Where a tile's weights are: their items, and for fp8 the
+// scales, of which one covers whole groups.
 struct Items {
     const uint8_t *data, *scales;
     int64_t first_column;
@@ -32,7 +29,8 @@ struct Items {
 };
 
 template <Kind kind>
-LIBAVX_INLINE f32x16 load_column(const uint8_t *items, int64_t column, [[maybe_unused]] f32x16 scale)
+LIBAVX_INLINE f32x16 load_column(const uint8_t *items, int64_t column,
+                                 [[maybe_unused]] f32x16 scale)
 {
     if constexpr (kind == F32) {
         return f32_load(reinterpret_cast<const float *>(items + 64 * column));
@@ -45,17 +43,10 @@ LIBAVX_INLINE f32x16 load_column(const uint8_t *items, int64_t column, [[maybe_u
     }
 }
 
-// 256 times the scale of a column, for fp8_load_small.
-LIBAVX_INLINE f32x16 fp8_scale(const Format &f, const uint8_t *scales, int64_t column)
-{
-    if (f.number[0] == NONE) return f32_set(256.0f);
-    return load_entry(f, scales + (column >> f.shift[0]) * f.entry_bytes(0)) * f32_set(256.0f);
-}
-
 // Adds the products of up to a group's columns.
 template <Kind kind, int tokens>
-LIBAVX_INLINE void add_group(f32x16 (&sum)[tokens], const uint8_t *items, f32x16 scale, const float *a,
-                            int64_t stride, int64_t cols)
+LIBAVX_INLINE void add_group(f32x16 (&sum)[tokens], const uint8_t *items, f32x16 scale,
+                             const float *a, int64_t stride, int64_t cols)
 {
     f32x16 part[tokens];
     LIBAVX_UNROLLED(t, tokens) part[t] = f32_zero();
@@ -90,11 +81,12 @@ using Accumulate = void (*)(const Items &, const float *, int64_t, int64_t, floa
 
 template <Kind kind> Accumulate choose_tokens(int64_t tokens)
 {
-#define LIBAVX_TOKENS(n)              \
+#define LIBAVX_TOKENS(n)                                      \
     if constexpr (n <= (kind == FP8 ? few_tokens : max_tile)) \
         if (tokens == n) return accumulate<kind, n>;
-    LIBAVX_TOKENS(1) LIBAVX_TOKENS(2) LIBAVX_TOKENS(3) LIBAVX_TOKENS(4) LIBAVX_TOKENS(5) LIBAVX_TOKENS(6)
-    LIBAVX_TOKENS(7) LIBAVX_TOKENS(8) LIBAVX_TOKENS(9) LIBAVX_TOKENS(10) LIBAVX_TOKENS(11) LIBAVX_TOKENS(12)
+    LIBAVX_TOKENS(1) LIBAVX_TOKENS(2) LIBAVX_TOKENS(3) LIBAVX_TOKENS(4)
+    LIBAVX_TOKENS(5) LIBAVX_TOKENS(6) LIBAVX_TOKENS(7) LIBAVX_TOKENS(8)
+    LIBAVX_TOKENS(9) LIBAVX_TOKENS(10) LIBAVX_TOKENS(11) LIBAVX_TOKENS(12)
 #undef LIBAVX_TOKENS
     return nullptr;
 }
@@ -109,85 +101,13 @@ Accumulate choose(Kind kind, int64_t tokens)
     }
 }
 
-void decode_fp8(const Format &f, const uint8_t *block, int64_t cols, int64_t first, int64_t count, float *out)
-{
-    const uint8_t *codes = block + f.codes_at(cols) + first * block_rows, *scales = block + f.level0_at(cols);
-    const int64_t within = f.shift[0] == whole_row ? -1 : (int64_t(1) << f.shift[0]) - 1;
-    f32x16 scale = f32_zero();
-    for (int64_t k = 0; k < count; k++) {
-        if (k == 0 || ((first + k) & within) == 0) scale = fp8_scale(f, scales, first + k);
-        f32_store(out + 16 * k, fp8_load_small(codes + k * block_rows) * scale);
-    }
-}
-
-template <Codes codes, int q>
-LIBAVX_INLINE void decode_quad(const Format &f, const uint8_t *group, const uint8_t *table, const float *scale,
-                              const float *min, float *out)
-{
-    const i32x16 four = as_i32(quad<codes, q>(group, table)), byte = i32_set(0xff), offset = i32_set(f.offset);
-    const int64_t at = f.sub() == 16 ? 16 * (q / 4) : 0;
-    const f32x16 s = f32_load(scale + at);
-    const i32x16 column[4] = {four & byte, shr<8>(four) & byte, shr<16>(four) & byte, shr<24>(four)};
-    for (int i = 0; i < 4; i++) {
-        const f32x16 code = to_f32(column[i] - offset);
-        const f32x16 value = f.min() ? fma(code, s, f32_zero() - f32_load(min + at)) : code * s;
-        f32_store(out + 16 * (4 * q + i), value);
-    }
-    if constexpr (q < 7) decode_quad<codes, q + 1>(f, group, table, scale, min, out);
-}
-
-template <Codes codes>
-void decode_groups(const Format &f, const uint8_t *in, const uint8_t *table, const float *scale, const float *min,
-                   int64_t groups, float *out)
-{
-    const int64_t step = 16 * (group_cols / f.sub());
-    for (int64_t g = 0; g < groups; g++) {
-        const uint8_t *group = in + g * 64 * bits_of_codes(codes);
-        decode_quad<codes, 0>(f, group, table, scale + g * step, min + g * step, out + g * 512);
-    }
-}
-
-struct Scratch {
-    float *items, *scale, *min, *sums;
-    int64_t bytes;
-};
-
-Scratch cut_scratch(uint8_t *at, int64_t tokens, int64_t cols)
-{
-    uint8_t *const begin = at;
-    const int64_t chunk = rad_min(cols, tokens <= few_tokens ? few_cols : many_cols) + 31;
-    Scratch s;
-    s.items = take<float>(&at, 16 * chunk);
-    s.scale = take<float>(&at, chunk);
-    s.min = take<float>(&at, chunk);
-    s.sums = take<float>(&at, 16 * rad_min(tokens, piece_tokens));
-    s.bytes = at - begin;
-    return s;
-}
-
-// Columns [first, first + count) of a block as floats, column by column the 16 rows.
-void decode(const Format &f, const uint8_t *block, int64_t cols, int64_t first, int64_t count, const Scratch &s)
-{
-    if (f.kind == FP8) return decode_fp8(f, block, cols, first, count, s.items);
-    const uint8_t *in = block + f.codes_at(cols) + first / group_cols * 64 * f.bits;
-    const int64_t groups = count / group_cols;
-    decode_scales(f, block, cols, first / f.sub(), count / f.sub(), s.scale, s.min);
-    if (f.table()) return decode_groups<CTABLE>(f, in, block, s.scale, s.min, groups, s.items);
-    switch (f.bits) {
-        case 2: return decode_groups<C2>(f, in, block, s.scale, s.min, groups, s.items);
-        case 3: return decode_groups<C3>(f, in, block, s.scale, s.min, groups, s.items);
-        case 4: return decode_groups<C4>(f, in, block, s.scale, s.min, groups, s.items);
-        case 5: return decode_groups<C5>(f, in, block, s.scale, s.min, groups, s.items);
-        case 6: return decode_groups<C6>(f, in, block, s.scale, s.min, groups, s.items);
-        default: return decode_groups<C8>(f, in, block, s.scale, s.min, groups, s.items);
-    }
-}
-
 void run_block(const Product &p, const Piece &piece, const Scratch &s, int64_t index)
 {
     const Format &f = p.w.format;
-    const int64_t tokens = piece.last_token - piece.first_token, tiles = rad_blocks(tokens, max_tile);
-    const bool fp8_groups = f.kind == FP8 && tokens <= few_tokens && (f.number[0] == NONE || f.shift[0] >= 5);
+    const int64_t tokens = piece.last_token - piece.first_token,
+                  tiles = rad_blocks(tokens, max_tile);
+    const bool fp8_groups =
+        f.kind == FP8 && tokens <= few_tokens && (f.number[0] == NONE || f.shift[0] >= 5);
     const bool raw = f.kind == F32 || f.kind == F16 || f.kind == BF16 || fp8_groups;
     const uint8_t *block = p.w.data + index * p.w.block_bytes, *codes = block + f.codes_at(p.cols);
     const int64_t step = tokens <= few_tokens ? few_cols : many_cols;
@@ -195,7 +115,8 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, int64_t i
     for (int64_t k0 = 0; k0 < p.cols; k0 += step) {
         const int64_t width = rad_min(step, p.cols - k0);
         if (!raw) decode(f, block, p.cols, k0, width, s);
-        const uint8_t *items = raw ? codes + f.code_bytes(k0) : reinterpret_cast<const uint8_t *>(s.items);
+        const uint8_t *items =
+            raw ? codes + f.code_bytes(k0) : reinterpret_cast<const uint8_t *>(s.items);
         const Items w = {items, block + f.level0_at(p.cols), k0, &f, p.tuned.ahead};
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t t0 = tile_start(tokens, i), t1 = tile_start(tokens, i + 1);
@@ -213,7 +134,8 @@ void run_piece(const Product &p, const Piece &piece, const Scratch &s)
         run_block(p, piece, s, b);
         const int count = int(rad_min(block_rows, p.rows - b * block_rows));
         for (int64_t t = piece.first_token; t < piece.last_token; t++)
-            finish(p.out, f32_load(s.sums + 16 * (t - piece.first_token)), t, b * block_rows, count);
+            finish(p.out, f32_load(s.sums + 16 * (t - piece.first_token)), t, b * block_rows,
+                   count);
     }
 }
 
@@ -232,7 +154,8 @@ template <Form form> int bind_product(const RadCall *call, Product *p)
     if (!status && form == ADD) status = bind(t[2], kDLFloat, p->tokens, p->rows, &p->out.res);
     if constexpr (form == BIAS) {
         if (!status) status = bind_bias(t[2], p->rows, &p->out);
-        if (!status && !rad_absent(&t[3])) status = bind(t[3], kDLFloat, p->tokens, p->rows, &p->out.res);
+        if (!status && !rad_absent(&t[3]))
+            status = bind(t[3], kDLFloat, p->tokens, p->rows, &p->out.res);
         if (!status) status = act_of(call->params[4].s, &p->out.act);
     }
     if (!status) status = bind(y, kDLFloat, p->tokens, p->rows, &p->out.y);
@@ -251,7 +174,8 @@ template <Form form> int run(const RadCall *call, int64_t first, int64_t last, i
 {
     Product p;
     if (const int status = bind_product<form>(call, &p)) return status;
-    uint8_t *own = static_cast<uint8_t *>(call->scratch) + int64_t(worker) * int64_t(call->scratch_bytes);
+    uint8_t *own =
+        static_cast<uint8_t *>(call->scratch) + int64_t(worker) * int64_t(call->scratch_bytes);
     const Scratch s = cut_scratch(own, p.tokens, p.cols);
     if (call->scratch == nullptr || int64_t(call->scratch_bytes) < s.bytes) return RAD_SCRATCH;
     for (int64_t i = first; i < last; i++) run_piece(p, piece_of(p.tiling, i), s);
@@ -272,18 +196,20 @@ int layout(const RadGeometry *g, int operand, const RadEncoding *encoding, RadLa
 const RadConstraint where[] = {RAD_IN("dtype", "f32")};
 const RadConstraint where_bias[] = {RAD_IN("dtype", "f32"), RAD_IN("act", "none gelu gelu_tanh")};
 
-#define LIBAVX_ROW(op_name, form, conditions)                                                                \
-    {                                                                                                        \
-        RAD_KERNEL(op_name, "packed_f32"), .where = conditions,                                              \
-        .num_where = int(sizeof(conditions) / sizeof(conditions[0])), .num_axes = num_product_axes,          \
-        .axes = product_axes, .tiles = tiles<form>, .run = run<form>, .scratch = scratch, .init = init_tuned, \
-        .fini = fini_tuned, .layout = layout, .relayout = relayout_weight, .unrelayout = unrelayout_weight   \
+#define LIBAVX_ROW(op_name, form, conditions, chain)                                                \
+    {                                                                                               \
+        RAD_KERNEL(op_name, "packed_f32"), .where = conditions,                                     \
+        .num_where = int(sizeof(conditions) / sizeof(conditions[0])), .num_axes = num_product_axes, \
+        .axes = product_axes, .tiles = tiles<form>, .run = run<form>, .scratch = scratch,           \
+        .init = init_tuned, .fini = fini_tuned, .layout = layout, .relayout = relayout_weight,      \
+        .unrelayout = unrelayout_weight, .replaces = chain                                          \
     }
+// No op adds a bias to each row, so BIAS rows have no chain to claim.
 const RadKernel rows[] = {
-    LIBAVX_ROW("gemm_nt", PLAIN, where),
-    LIBAVX_ROW("gemm_nt_add", ADD, where),
-    LIBAVX_ROW("gemm_nt_bias", BIAS, where_bias),
-    LIBAVX_ROW("logits_gemm", PLAIN, where),
+    LIBAVX_ROW("gemm_nt", PLAIN, where, nullptr),
+    LIBAVX_ROW("gemm_nt_add", ADD, where, "gemm_nt+add"),
+    LIBAVX_ROW("gemm_nt_bias", BIAS, where_bias, nullptr),
+    LIBAVX_ROW("logits_gemm", PLAIN, where, nullptr),
 };
 #undef LIBAVX_ROW
 

@@ -5,158 +5,16 @@
 //     y   = fma(dot, scale_w * scale_a, y)
 //     y   = fma(-min_w, scale_a * sum of a, y)      where the weight has minima
 // at every level, for any number of tokens and any cut into pieces: results are equal bit for bit.
-#include "dots.h"
-#include "products.h"
+#include "choices.h"
+#include "ops_gemm_q_tokens.h"
 #include "rows.h"
-#include "scales.h"
 
 namespace libavx::LIBAVX_LEVEL {
 namespace {
 
 constexpr int num_params = 6;  // M, the two extents of the weight, group, dtype, planes
 
-constexpr int64_t few_cols = 1024;   // columns whose scales are decoded at a time for few tokens
-constexpr int64_t many_cols = 4096;  // columns decoded at a time for many
-
-struct Product {
-    Matrix<const int8_t> a;
-    Matrix<const float> a_scale;
-    Matrix<const int32_t> a_sum;
-    Weight w;
-    Epilogue out;
-    int64_t tokens, rows, cols, planes;
-    Tuned tuned;
-    Tiling tiling;
-};
-
-LIBAVX_INLINE __m256i sums_of_quads(const int8_t *a)  // of 32 columns
-{
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(a));
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), codes), _mm256_set1_epi16(1));
-}
-
-// Sums of 16 columns each; writes eight at a time, as many as `cols` need and at most six more.
-LIBAVX_INLINE void sum_codes(const int8_t *a, int64_t cols, int32_t *sums)
-{
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), none = _mm256_setzero_si256();
-    for (int64_t k = 0; k < cols; k += 128) {
-        __m256i quads[4];
-        for (int64_t i = 0; i < 4; i++) quads[i] = k + 32 * i < cols ? sums_of_quads(a + k + 32 * i) : none;
-        const __m256i pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(quads[0], quads[1]),
-                                                _mm256_hadd_epi32(quads[2], quads[3]));
-        _mm256_storeu_si256(reinterpret_cast<__m256i *>(sums + k / 16), _mm256_permutevar8x32_epi32(pairs, order));
-    }
-}
-
-struct Scratch {
-    float *scale, *min, *sums, *factor, *a_scale;
-    int32_t *start, *high, *low, *own;
-    uint32_t *own_of_token;
-    int8_t *a;
-    uint8_t *codes;
-    int64_t bytes;
-};
-
-// The worker's scratch, cut up for products of so many tokens, columns and planes; also says how much that is.
-Scratch cut_scratch(uint8_t *at, int64_t tokens, int64_t cols, int64_t planes)
-{
-    uint8_t *const begin = at;
-    const int64_t m = rad_min(tokens, piece_tokens), chunk = rad_min(cols, many_cols);
-    Scratch s;
-    s.scale = take<float>(&at, chunk);  // 16 floats per 16 columns
-    s.min = take<float>(&at, chunk);
-    s.sums = take<float>(&at, 16 * m);
-    s.factor = take<float>(&at, m * (cols / 16));
-    s.a_scale = take<float>(&at, m * (cols / group_cols));
-    s.start = take<int32_t>(&at, m * (cols / 16));
-    s.high = take<int32_t>(&at, cols / 16 + 6);
-    s.low = take<int32_t>(&at, cols / 16 + 6);
-    s.own = take<int32_t>(&at, chunk);  // as many as scales
-    s.own_of_token = take<uint32_t>(&at, cols / 16);
-    s.a = take<int8_t>(&at, m * planes * cols);
-    s.codes = take<uint8_t>(&at, block_rows * chunk);
-    s.bytes = at - begin;
-    return s;
-}
-
-// The tile of a piece's `tokens` tokens from `first` on, as pack_tile leaves it.
-Tile tile_of(const Product &p, const Scratch &s, const Piece &piece, int64_t first, int64_t tokens)
-{
-    const int64_t subs = p.cols / p.w.format.sub();
-    if (tokens == 1)
-        return {p.a.row(piece.first_token + first), p.cols, group_cols, p.a_scale.row(piece.first_token + first),
-                s.start + first * subs, s.factor + first * subs};
-    // Planes of bytes and words take the same room.
-    return {s.a + first * p.planes * p.cols, tokens * group_cols, p.planes * tokens * group_cols,
-            s.a_scale + first * (p.cols / group_cols), s.start + first * subs, s.factor + first * subs};
-}
-
-// Sums of a token's codes by sub-groups, over both planes.
-const int32_t *sums_of(const Product &p, int64_t token, const Scratch &s)
-{
-    if (p.w.format.sub() == group_cols) return p.a_sum.row(token);  // the caller has them
-    const int64_t count = p.cols / 16;
-    sum_codes(p.a.row(token), p.cols, s.high);
-    if (p.planes == 1) return s.high;
-    sum_codes(p.a.row(token) + p.cols, p.cols, s.low);
-    for (int64_t i = 0; i < count; i++) s.high[i] = 128 * s.high[i] + s.low[i];
-    return s.high;
-}
-
-bool packs_words(const Product &p, int64_t tokens)
-{
-    return makes_words(p.planes, tokens, has_pairs_of(p.w.format));
-}
-
-// What goes with a token's codes, as the first of a tile of `tokens`.
-void pack_sums(const Product &p, const Scratch &s, int64_t token, int32_t *start, float *factor, int64_t tokens)
-{
-    const Format &f = p.w.format;
-    const int64_t subs = p.cols / f.sub();
-    const int32_t *sums = sums_of(p, token, s);
-    if (packs_words(p, tokens))
-        for (int64_t i = 0; i < subs; i++)
-            start[i * tokens] = int32_t(-(uint32_t(f.offset) * uint32_t(sums[i]) + s.own_of_token[i]));
-    else if (f.offset != 0 || !f.min())
-        for (int64_t i = 0; i < subs; i++) start[i * tokens] = -int32_t(f.offset) * sums[i];
-    if (!f.min()) return;
-    const float *scales = p.a_scale.row(token);
-    const int shift = f.sub() == 16 ? 1 : 0;
-    for (int64_t i = 0; i < subs; i++) factor[i * tokens] = scales[i >> shift] * float(sums[i]);
-}
-
-// A token's codes as the first of a tile; `a` is where the tile's are.
-void pack_codes(const Product &p, const Scratch &s, int64_t token, int8_t *tile, int64_t index, int64_t tokens)
-{
-    const int64_t step = tokens * group_cols;
-    const int8_t *high = p.a.row(token);
-    if (packs_words(p, tokens))
-        return pack_words(high, high + p.cols, p.cols, group_cols / p.w.format.sub(), tile + 2 * index * group_cols,
-                          2 * step, s.own_of_token);
-    int8_t *a = tile + index * group_cols;
-    for (int64_t plane = 0; plane < p.planes; plane++) {
-        const int8_t *codes = high + plane * p.cols;
-        int8_t *to = a + plane * step;
-        for (int64_t k = 0; k < p.cols; k += group_cols, to += p.planes * step) memcpy(to, codes + k, group_cols);
-    }
-}
-
-// Packs tile `index` of a piece; of a lone token only what is not there yet.
-void pack_tile(const Product &p, const Scratch &s, const Piece &piece, int64_t index)
-{
-    const int64_t tokens = piece.last_token - piece.first_token, t0 = tile_start(tokens, index);
-    const int64_t count = tile_start(tokens, index + 1) - t0;
-    const int64_t subs = p.cols / p.w.format.sub(), groups = p.cols / group_cols;
-    for (int64_t t = 0; t < count; t++) {
-        const int64_t token = piece.first_token + t0 + t;
-        if (count > 1) pack_codes(p, s, token, s.a + t0 * p.planes * p.cols, t, count);
-        pack_sums(p, s, token, s.start + t0 * subs + t, s.factor + t0 * subs + t, count);
-        if (count == 1) continue;
-        const float *scales = p.a_scale.row(token);
-        float *to = s.a_scale + t0 * groups + t;
-        for (int64_t g = 0; g < groups; g++) to[g * count] = scales[g];
-    }
-}
+constexpr int64_t few_cols = 1024;  // columns whose scales are decoded at a time for few tokens
 
 // How the blocks of a piece are computed.
 struct Plan {
@@ -194,28 +52,33 @@ void fetch_results(const Product &p, int64_t first_token, int64_t tokens, int64_
 {
     for (int64_t t = first_token; t < first_token + tokens; t++) {
         fetch(reinterpret_cast<const uint8_t *>(p.out.y.row(t) + column), 64);
-        if (p.out.res.data != nullptr) fetch(reinterpret_cast<const uint8_t *>(p.out.res.row(t) + column), 64);
+        if (p.out.res.data != nullptr)
+            fetch(reinterpret_cast<const uint8_t *>(p.out.res.row(t) + column), 64);
     }
 }
 
 // All sums of one row block for the tokens of a piece.
-void run_block(const Product &p, const Piece &piece, const Scratch &s, const Plan &plan, int64_t index)
+void run_block(const Product &p, const Piece &piece, const Scratch &s, const Plan &plan,
+               int64_t index)
 {
     const Format &f = p.w.format;
-    const int64_t tokens = piece.last_token - piece.first_token, tiles = rad_blocks(tokens, max_tile);
+    const int64_t tokens = piece.last_token - piece.first_token,
+                  tiles = rad_blocks(tokens, max_tile);
     const uint8_t *block = p.w.data + index * p.w.block_bytes, *codes = block + f.codes_at(p.cols);
     Block b = {};
     b.table = block;
     const int64_t group_bytes = p.w.block_bytes * group_cols / p.cols;
     b.next_step = plan.whole ? group_bytes : rad_blocks(group_bytes, tiles);
     b.scale = s.scale, b.min = s.min, b.own = s.own;
-    b.level0 = block + f.level0_at(p.cols), b.level1 = block + f.level1_at(), b.shift1 = f.shift[1] - f.shift[0];
+    b.level0 = block + f.level0_at(p.cols), b.level1 = block + f.level1_at(),
+    b.shift1 = f.shift[1] - f.shift[0];
     memset(s.sums, 0, size_t(tokens) * 64);
     for (int64_t k0 = 0; k0 < p.cols; k0 += plan.step) {
         const int64_t width = rad_min(plan.step, p.cols - k0), groups = width / group_cols;
         b.codes = codes + k0 / group_cols * 64 * f.bits;
         const uint8_t *next = b.next = block + k0 / group_cols * group_bytes + p.tuned.ahead;
-        if (!plan.stored) decode_scales(f, block, p.cols, k0 / f.sub(), width / f.sub(), s.scale, s.min);
+        if (!plan.stored)
+            decode_scales(f, block, p.cols, k0 / f.sub(), width / f.sub(), s.scale, s.min);
         if (!plan.raw) {
             decode(f, b.codes, block, groups, s.codes);
             b.codes = s.codes;
@@ -223,7 +86,8 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
         if (plan.own) own_products(b.codes, groups, group_cols / f.sub(), s.own);
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t t0 = tile_start(tokens, i), count = tile_start(tokens, i + 1) - t0;
-            const Tile x = tile_of(p, s, piece, t0, count).from(k0 / f.sub(), group_cols / f.sub(), count);
+            const Tile x =
+                tile_of(p, s, piece, t0, count).from(k0 / f.sub(), group_cols / f.sub(), count);
             if (!plan.few) fetch_results(p, piece.first_token + t0, count, index * block_rows);
             if (!plan.whole) b.next = next + groups * group_bytes * i / tiles;
             plan.add[count - plan.least](b, x, groups, s.sums + 16 * t0);
@@ -231,7 +95,8 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
     }
 }
 
-// All lines of a lone token at once: another core wrote them, and its groups would ask for one after the other.
+// All lines of a lone token at once: another core wrote them, and its groups would ask for one
+// after the other.
 void fetch_token(const Product &p)
 {
     const int64_t numbers = p.cols / group_cols * int64_t(sizeof(float));
@@ -252,7 +117,8 @@ void run_piece(const Product &p, const Piece &piece, const Scratch &s, bool pack
         run_block(p, piece, s, plan, b);
         const int count = int(rad_min(block_rows, p.rows - b * block_rows));
         for (int64_t t = piece.first_token; t < piece.last_token; t++)
-            finish(p.out, f32_load(s.sums + 16 * (t - piece.first_token)), t, b * block_rows, count);
+            finish(p.out, f32_load(s.sums + 16 * (t - piece.first_token)), t, b * block_rows,
+                   count);
     }
 }
 
@@ -295,7 +161,8 @@ template <Form form> int run(const RadCall *call, int64_t first, int64_t last, i
 {
     Product p;
     if (const int status = bind_product<form>(call, &p)) return status;
-    uint8_t *own = static_cast<uint8_t *>(call->scratch) + int64_t(worker) * int64_t(call->scratch_bytes);
+    uint8_t *own =
+        static_cast<uint8_t *>(call->scratch) + int64_t(worker) * int64_t(call->scratch_bytes);
     const Scratch s = cut_scratch(own, p.tokens, p.cols, p.planes);
     if (call->scratch == nullptr || int64_t(call->scratch_bytes) < s.bytes) return RAD_SCRATCH;
     if (p.tokens == 1) fetch_token(p);
@@ -310,9 +177,12 @@ template <Form form> int run(const RadCall *call, int64_t first, int64_t last, i
 
 int64_t scratch(const RadGeometry *g)
 {
-    const int64_t cols = rad_int_param(g, "K", rad_int_param(g, "n_embd", 0)), tokens = rad_int_param(g, "M", piece_tokens);
+    const int64_t cols = rad_int_param(g, "K", rad_int_param(g, "n_embd", 0)),
+                  tokens = rad_int_param(g, "M", piece_tokens);
     // A call of few tokens in a wide band may need less, never more.
-    return cut_scratch(nullptr, tokens <= few_tokens ? tokens : piece_tokens, cols, rad_int_param(g, "planes", 1)).bytes;
+    return cut_scratch(nullptr, tokens <= few_tokens ? tokens : piece_tokens, cols,
+                       rad_int_param(g, "planes", 1))
+        .bytes;
 }
 
 int layout(const RadGeometry *g, int operand, const RadEncoding *encoding, RadLayout *out)
@@ -323,23 +193,25 @@ int layout(const RadGeometry *g, int operand, const RadEncoding *encoding, RadLa
     return layout_weight(g, operand, encoding, out);
 }
 
-const RadConstraint where[] = {RAD_IN("dtype", "f32"), RAD_IS("group", group_cols), RAD_DIV("K", group_cols),
-                               RAD_LE("planes", 2)};
+const RadConstraint where[] = {RAD_IN("dtype", "f32"), RAD_IS("group", group_cols),
+                               RAD_DIV("K", group_cols), RAD_LE("planes", 2)};
 const RadConstraint where_logits[] = {RAD_IN("dtype", "f32"), RAD_IS("group", group_cols),
                                       RAD_DIV("n_embd", group_cols), RAD_LE("planes", 2)};
 
-#define LIBAVX_ROW(op_name, form, conditions)                                                                \
-    {                                                                                                        \
-        RAD_KERNEL(op_name, "packed_i8"), .where = conditions, .num_where = 4,                               \
-        .num_axes = num_product_axes, .axes = product_axes, .tiles = tiles<form>, .run = run<form>,          \
-        .scratch = scratch, .init = init_tuned, .fini = fini_tuned, .layout = layout,                        \
-        .relayout = relayout_weight, .unrelayout = unrelayout_weight                                         \
+#define LIBAVX_ROW(op_name, form, conditions, chain)                                           \
+    {                                                                                          \
+        RAD_KERNEL(op_name, "packed_i8"), .where = conditions,                                 \
+        .num_where = 4, .num_axes = num_product_axes,                                          \
+        .axes = product_axes, .tiles = tiles<form>, .run = run<form>, .scratch = scratch,      \
+        .init = init_tuned, .fini = fini_tuned, .layout = layout, .relayout = relayout_weight, \
+        .unrelayout = unrelayout_weight, .replaces = chain                                     \
     }
+// No op adds a bias to each row, so BIAS rows have no chain to claim.
 const RadKernel rows[] = {
-    LIBAVX_ROW("gemm_nt_q", PLAIN, where),
-    LIBAVX_ROW("gemm_nt_q_add", ADD, where),
-    LIBAVX_ROW("gemm_nt_q_bias", BIAS, where),
-    LIBAVX_ROW("logits_gemm_q", PLAIN, where_logits),
+    LIBAVX_ROW("gemm_nt_q", PLAIN, where, nullptr),
+    LIBAVX_ROW("gemm_nt_q_add", ADD, where, "gemm_nt_q+add"),
+    LIBAVX_ROW("gemm_nt_q_bias", BIAS, where, nullptr),
+    LIBAVX_ROW("logits_gemm_q", PLAIN, where_logits, nullptr),
 };
 #undef LIBAVX_ROW
 

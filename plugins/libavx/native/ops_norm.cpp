@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t piece_elements = 16384;
 
-// Params: M, n, eps, [group,] dtype, wadd[, planes]. Operands: x, [residual,] w, then y or the codes,
-// [residual_out]. A fused form computes what its chain would have stored, and stores it or keeps it
-// in scratch.
+// Params: M, n, eps, [group,] dtype, wadd[, planes]. Operands: x, [residual,] w, then y or the
+// codes, [residual_out]. A fused form computes what its chain would have stored, and stores it or
+// keeps it in scratch.
 template <bool adds, bool codes>
 struct Rmsnorm {
     Rows2<float> x, residual, residual_out, y;
@@ -131,8 +131,7 @@ struct Layernorm {
 };
 
 const RadConstraint plain[] = {RAD_IN("dtype", "f32")};
-const RadConstraint grouped[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1),
-                                 RAD_LE("planes", 2)};
+const RadConstraint grouped[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1), RAD_LE("planes", 2)};
 
 const RadKernel rows[] = {
     row<Rmsnorm<false, false>>("rmsnorm", plain),

@@ -83,8 +83,8 @@ struct GeluTanh {
     static f32x16 of(f32x16 x) { return gelu_tanh(x); }
 };
 
-// Params: M, n, group, act, dtype, planes. The gated values of a piece lie in scratch while they are
-// quantised.
+// Params: M, n, group, act, dtype, planes. The gated values
+// of a piece lie in scratch while they are quantised.
 template <class Act>
 struct GatedQuant {
     Rows2<float> gate_up;
@@ -130,12 +130,11 @@ struct GatedQuant {
     }
 };
 
-const RadConstraint grouped[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1),
-                                 RAD_LE("planes", 2)};
-const RadConstraint silu_gate[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1),
-                                   RAD_LE("planes", 2), RAD_IN("act", "silu")};
-const RadConstraint gelu_gate[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1),
-                                   RAD_LE("planes", 2), RAD_IN("act", "gelu_tanh")};
+const RadConstraint grouped[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1), RAD_LE("planes", 2)};
+const RadConstraint silu_gate[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1), RAD_LE("planes", 2),
+                                   RAD_IN("act", "silu")};
+const RadConstraint gelu_gate[] = {RAD_IN("dtype", "f32"), RAD_GE("group", 1), RAD_LE("planes", 2),
+                                   RAD_IN("act", "gelu_tanh")};
 
 const RadKernel rows[] = {
     row<QuantAct>("quant_act_i8", grouped),

@@ -11,10 +11,8 @@ namespace libavx::LIBAVX_LEVEL {
 
 LIBAVX_INLINE void store_codes(int8_t *q, i32x16 code, int part)
 {
-    if (part == 16)
-        i8_store(q, code);
-    else
-        i8_store_part(q, code, part);
+    if (part == 16) i8_store(q, code);
+    else i8_store_part(q, code, part);
 }
 
 // `low` is where the second plane lies, NULL for one plane.
@@ -49,7 +47,8 @@ LIBAVX_INLINE void quantise_group(const float *x, int64_t group, int8_t *q, int8
             store_codes(q + i, code, part);
             continue;
         }
-        // A floor of the quotient by a logical shift: 128 * 128 more keeps what is shifted positive.
+        // A floor of the quotient by a logical shift: 128 *
+        // 128 more keeps what is shifted positive.
         const i32x16 high = shr<7>(code + i32_set(64 + 128 * 128)) - i32_set(128);
         store_codes(q + i, high, part);
         store_codes(low + i, code - shl<7>(high), part);

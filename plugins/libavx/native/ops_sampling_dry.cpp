@@ -59,9 +59,9 @@ struct Dry : LogitRows {
     }
     bool known(int64_t token) const { return token >= 0 && token < logits.cols; }
 
-    // The Z algorithm from the window's end backwards: lengths[k] is how far the runs that end 0 and
-    // k places before the end agree. A match is never longer than the cap, so none of a greater k is
-    // looked up again.
+    // The Z algorithm from the window's end backwards: lengths[k] is how far the runs that end 0
+    // and k places before the end agree. A match is never longer than the cap, so none of a greater
+    // k is looked up again.
     void find(const Settings &s, int64_t end, int64_t window, int64_t allowed, int32_t *lengths,
               int32_t *longest) const
     {
@@ -71,7 +71,8 @@ struct Dry : LogitRows {
         int64_t left = 0, right = 0;  // [left, right) is the match that reaches farthest back
         for (int64_t k = 1; k < window; k++) {
             int64_t length = k < right ? rad_min(right - k, int64_t(lengths[k - left])) : 0;
-            while (length < cap && k + length < window && back(length) == back(k + length)) length++;
+            while (length < cap && k + length < window && back(length) == back(k + length))
+                length++;
             if (k < longest_match) lengths[k] = int32_t(length);
             if (k + length > right) left = k, right = k + length;
             const int64_t next = end - k;  // the place after the run

@@ -53,12 +53,9 @@ inline void keep_largest(uint64_t *keys, int64_t n, int64_t k)
             keys[i++] = keys[j];
             keys[j--] = moved;
         }
-        if (k - 1 <= j)
-            hi = j + 1;
-        else if (k - 1 >= i)
-            lo = i;
-        else
-            break;
+        if (k - 1 <= j) hi = j + 1;
+        else if (k - 1 >= i) lo = i;
+        else break;
     }
 }
 
@@ -151,8 +148,8 @@ struct Crested {
     // are, none of -inf. *cut: in no order, else by ascending id.
     //
     // As many crests as are wanted logits bound the k-th largest from below. One scan then keeps in
-    // the pool the logits above the k-th largest so far; ids ascend, so an equal logit comes too late
-    // to matter. A full pool is cut back to k, which raises the bar.
+    // the pool the logits above the k-th largest so far; ids ascend, so an equal logit comes too
+    // late to matter. A full pool is cut back to k, which raises the bar.
     int64_t largest_k(int64_t k, uint64_t *pool, bool *cut) const
     {
         if (k >= n) return list(-INFINITY, INFINITY, pool);

@@ -37,8 +37,8 @@ struct Candidates {
             if (values[count] > top) top = values[count];
         }
     }
-    // Fill p with the softmax; logits of +inf share everything. `of`: what all candidates weigh, where
-    // these are only the first of them.
+    // Fill p with the softmax; logits of +inf share everything. `of`: what all candidates weigh,
+    // where these are only the first of them.
     void weigh(double of = 0)
     {
         if (top == INFINITY)
@@ -128,9 +128,10 @@ struct Typical {
         const double farthest = reach(near, c.count, double(s.typical_p));
         c.narrow([&](int64_t i) { return distance(i) <= farthest; });
     }
-    // The least distance within which the mass is at least `wanted`, else the largest: halves that
-    // cannot hold it are put aside, so that long rows need no sort. Distances of candidates in order
-    // fall and rise again, which makes poor pivots of the ends and the middle, so they are drawn.
+    // The least distance within which the mass is at least `wanted`, else the
+    // largest: halves that cannot hold it are put aside, so that long rows
+    // need no sort. Distances of candidates in order fall and rise again,
+    // which makes poor pivots of the ends and the middle, so they are drawn.
     static double reach(Near *a, int64_t n, double wanted)
     {
         double mass = 0, pivot = 0;

@@ -36,7 +36,8 @@ struct TopK : LogitRows {
         const int64_t width = ids.cols;
         const int64_t k = s.top_k <= 0 ? width : rad_min(s.top_k, width);
         uint64_t *pool = scratch_of<uint64_t>(*call, worker);
-        Crested logit{logits.row(r), logits.cols, reinterpret_cast<float *>(pool + pool_size(width))};
+        Crested logit{logits.row(r), logits.cols,
+                      reinterpret_cast<float *>(pool + pool_size(width))};
         logit.look();
         bool cut = false;
         const int64_t found = k == 0 || logit.nan ? 0 : logit.largest_k(k, pool, &cut);

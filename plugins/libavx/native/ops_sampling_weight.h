@@ -12,8 +12,9 @@ struct Weight {
     double total, slack;
 };
 
-// Sum of e^(logit - top) in f32, within two millionths: where a logit matters, logit - top is known to
-// 4e-7 and e^x to 2.4e-7 of it, and no lane adds more than 9 of them before 5 sums and then f64 do.
+// Sum of e^(logit - top) in f32, within two millionths: where a logit
+// matters, logit - top is known to 4e-7 and e^x to 2.4e-7 of it, and
+// no lane adds more than 9 of them before 5 sums and then f64 do.
 double rough_weight(const Crested &all)
 {
     // What lies 32 below the top weighs less than 2^-45 of it.

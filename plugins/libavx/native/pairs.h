@@ -1,8 +1,10 @@
-// Products of bytes where no instruction adds four of them up: pairs of products are summed in 16 bits.
+// Products of bytes where no instruction adds four of them
+// up: pairs of products are summed in 16 bits.
 //
-// `vpmaddubsw` gives pairs of products, and `vpmaddwd` widens and adds pairs to one sum. Pairs lie in -256 * code to
-// 254 * code, so those of several quads of narrow codes are added first: eight of 4 bits, four of 5, two of 6. A quad then
-// takes a multiplication and an addition, where it took two multiplications and an addition. All of it is exact.
+// `vpmaddubsw` gives pairs of products, and `vpmaddwd` widens and adds pairs to one sum. Pairs lie
+// in -256 * code to 254 * code, so those of several quads of narrow codes are added first: eight of
+// 4 bits, four of 5, two of 6. A quad then takes a multiplication and an addition, where it took
+// two multiplications and an addition. All of it is exact.
 #ifndef LIBAVX_PAIRS_H_
 #define LIBAVX_PAIRS_H_
 
@@ -19,6 +21,12 @@ constexpr bool has_pairs = true;
 
 // Quads whose pairs fit 16 bits together; 0 for wide codes.
 constexpr int quads_of_pairs(Codes c) { return has_pairs && !is_wide(c) ? 128 / most_code(c) : 0; }
+
+// Whether all kernels for the format have narrow codes, whose pairs may be summed.
+static bool has_pairs_of(const Format &f)
+{
+    return has_pairs && f.bits <= 6 && (!f.table() || f.e2m1());
+}
 
 #if defined(__AVX512F__)
 
@@ -43,10 +51,11 @@ LIBAVX_INLINE i32x16 add_pairs(i32x16 acc, u8x64 pairs)
 
 #endif
 
-// Sums quads [q, end) in 16 bits, `first` being the first of them. Chain c is token c % tokens of plane c / tokens.
+// Sums quads [q, end) in 16 bits, `first` being the first of them. Chain c is token c % tokens of
+// plane c / tokens.
 template <Codes codes, int tokens, int chains, int first, int end, int q = first>
-LIBAVX_INLINE void sum_pairs(u8x64 (&pairs)[chains], const uint8_t *group, const uint8_t *table, const int8_t *a,
-                             int64_t plane_step)
+LIBAVX_INLINE void sum_pairs(u8x64 (&pairs)[chains], const uint8_t *group, const uint8_t *table,
+                             const int8_t *a, int64_t plane_step)
 {
     if constexpr (q < end) {
         const u8x64 w = quad<codes, q>(group, table);
@@ -61,8 +70,8 @@ LIBAVX_INLINE void sum_pairs(u8x64 (&pairs)[chains], const uint8_t *group, const
 
 // Adds the products of quads [first, end) to each chain.
 template <Codes codes, int tokens, int chains, int first, int end>
-LIBAVX_INLINE void dot_pairs(i32x16 (&dot)[chains], const uint8_t *group, const uint8_t *table, const int8_t *a,
-                             int64_t plane_step)
+LIBAVX_INLINE void dot_pairs(i32x16 (&dot)[chains], const uint8_t *group, const uint8_t *table,
+                             const int8_t *a, int64_t plane_step)
 {
     if constexpr (first < end) {
         constexpr int most = first + quads_of_pairs(codes), stop = most < end ? most : end;

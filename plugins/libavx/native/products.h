@@ -1,4 +1,5 @@
-// What the matrix products share: operands, how a product is cut into pieces, and what is done to a finished block.
+// What the matrix products share: operands, how a product
+// is cut into pieces, and what is done to a finished block.
 #ifndef LIBAVX_PRODUCTS_H_
 #define LIBAVX_PRODUCTS_H_
 
@@ -11,8 +12,8 @@
 namespace libavx::LIBAVX_LEVEL {
 
 #if defined(__AVX512F__)
-constexpr int max_tile = 12;           // tokens whose sums stay in registers
-constexpr int64_t few_tokens = 8;      // up to here weights are decoded in registers
+constexpr int max_tile = 12;       // tokens whose sums stay in registers
+constexpr int64_t few_tokens = 8;  // up to here weights are decoded in registers
 #else
 constexpr int max_tile = 4;
 constexpr int64_t few_tokens = 4;
@@ -32,7 +33,8 @@ LIBAVX_INLINE bool has_type(const DLTensor &t, int code, int bits)
 }
 
 // Binds a rows x cols operand, or says what is wrong with it.
-template <class T> LIBAVX_INLINE int bind(const DLTensor &t, int code, int64_t rows, int64_t cols, Matrix<T> *out)
+template <class T>
+LIBAVX_INLINE int bind(const DLTensor &t, int code, int64_t rows, int64_t cols, Matrix<T> *out)
 {
     if (!has_type(t, code, int(8 * sizeof(T)))) return RAD_DTYPE;
     if (t.ndim != 2 || t.shape[0] != rows || t.shape[1] != cols) return RAD_SHAPE;
@@ -47,7 +49,8 @@ struct Weight {
     int64_t block_bytes;
 };
 
-LIBAVX_INLINE int bind_weight(const RadCall *call, int operand, int64_t rows, int64_t cols, Weight *out)
+LIBAVX_INLINE int bind_weight(const RadCall *call, int operand, int64_t rows, int64_t cols,
+                              Weight *out)
 {
     const DLTensor &t = call->tensors[operand];
     if (call->layouts == nullptr || call->layouts[operand] == nullptr) return RAD_DTYPE;
@@ -102,7 +105,8 @@ LIBAVX_INLINE int act_of(const char *name, Act *out)
 LIBAVX_INLINE float activate(Act act, float x)
 {
     if (act == ACT_GELU) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
-    if (act == ACT_GELU_TANH) return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    if (act == ACT_GELU_TANH)
+        return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
     return x;
 }
 
@@ -138,17 +142,22 @@ LIBAVX_INLINE void finish(const Epilogue &e, f32x16 sums, int64_t token, int64_t
     }
 }
 
-// Pieces are (a range of row blocks) x (a range of tokens), blocks fastest, so that tokens are packed once for many.
+// Pieces are (a range of row blocks) x (a range of tokens), blocks fastest, so that tokens are
+// packed once for many.
 struct Tiling {
-    int64_t blocks, tokens;                // of a whole product
-    int64_t piece_blocks, piece_tokens;    // of one piece
+    int64_t blocks, tokens;              // of a whole product
+    int64_t piece_blocks, piece_tokens;  // of one piece
     int64_t token_pieces, block_pieces, pieces;
 };
 
-LIBAVX_INLINE int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+LIBAVX_INLINE int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
 
 // Sizes come from the shape alone, never from the number of workers.
-LIBAVX_INLINE Tiling tile(const Tuned &tuned, int64_t tokens, int64_t rows, int64_t cols, int64_t block_bytes)
+LIBAVX_INLINE Tiling tile(const Tuned &tuned, int64_t tokens, int64_t rows, int64_t cols,
+                          int64_t block_bytes)
 {
     Tiling t = {};
     t.blocks = rad_blocks(rows, block_rows);
@@ -166,7 +175,8 @@ LIBAVX_INLINE Tiling tile(const Tuned &tuned, int64_t tokens, int64_t rows, int6
     const int64_t by_bytes = bytes / (block_bytes + 1);
     const int64_t by_work = (int64_t(8) << 20) / (block_rows * cols * (t.piece_tokens + 1) + 1);
     t.piece_blocks = clamp(by_bytes < by_work ? by_bytes : by_work, 4, 64);
-    if (t.blocks > 0) t.piece_blocks = rad_blocks(t.blocks, rad_blocks(t.blocks, t.piece_blocks));  // of one size
+    if (t.blocks > 0)
+        t.piece_blocks = rad_blocks(t.blocks, rad_blocks(t.blocks, t.piece_blocks));  // of one size
     t.block_pieces = rad_blocks(t.blocks, t.piece_blocks);
     t.pieces = t.block_pieces * t.token_pieces;
     return t;
@@ -178,7 +188,8 @@ struct Piece {
 
 LIBAVX_INLINE Piece piece_of(const Tiling &t, int64_t index)
 {
-    const int64_t b = index % t.block_pieces * t.piece_blocks, m = index / t.block_pieces * t.piece_tokens;
+    const int64_t b = index % t.block_pieces * t.piece_blocks,
+                  m = index / t.block_pieces * t.piece_tokens;
     return {b, rad_min(b + t.piece_blocks, t.blocks), m, rad_min(m + t.piece_tokens, t.tokens)};
 }
 
@@ -194,8 +205,8 @@ LIBAVX_INLINE void fetch(const uint8_t *from, int64_t bytes)
     for (int64_t i = 0; i < bytes; i += 64) asm volatile("prefetcht0 %0" : : "m"(from[i]));
 }
 
-// In ascending order, which keeps the hardware's own prefetching going. Compilers mix intrinsics up, and then a core
-// reads 13 GB/s instead of 30.
+// In ascending order, which keeps the hardware's own prefetching going. Compilers mix intrinsics
+// up, and then a core reads 13 GB/s instead of 30.
 template <int lines, int line = 0> LIBAVX_INLINE void fetch_lines(const uint8_t *from)
 {
     asm volatile("prefetcht0 %0" : : "m"(from[64 * line]));

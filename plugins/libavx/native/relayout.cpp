@@ -1,115 +1,17 @@
-// Planes to the stored form and back, by blocks of 16 rows. Compiled at the AVX2 level.
+// Planes to the stored form and back, by blocks of 16 rows. Compiled at the AVX2 level. Scales and
+// minima are moved by relayout_scales.h.
 #include <cstring>
 
 #include "codes.h"
-#include "format.h"
+#include "relayout_scales.h"
 
 namespace libavx {
 namespace {
 
 using namespace libavx::LIBAVX_LEVEL;
 
-struct Plane {
-    uint8_t *data = nullptr;
-    int64_t row_bytes = 0;  // from one row to the next
-    int64_t row_block = 1;  // weight rows per plane row; 0: all
-    uint8_t *row(int64_t r) const { return data + (row_block ? r / row_block : 0) * row_bytes; }
-};
-
-struct Planes {
-    Plane codes, scale[2], min[2], table;
-};
-
-Planes bind_planes(const RadEncoding *encoding, const DLTensor *tensors)
-{
-    Planes out;
-    for (int i = 0; i < encoding->num_planes; i++) {
-        const DLTensor &t = tensors[i];
-        const int64_t item = t.dtype.bits <= 8 ? 1 : t.dtype.bits / 8;
-        const Plane plane = {static_cast<uint8_t *>(t.data), t.ndim > 1 ? t.strides[0] * item : 0,
-                             encoding->planes[i].block[0]};
-        const char *role = encoding->planes[i].role;
-        const bool level1 = std::strstr(role, ".1") != nullptr;
-        if (role[0] == 'c') out.codes = plane;
-        if (role[0] == 's') out.scale[level1] = plane;
-        if (role[0] == 'm') out.min[level1] = plane;
-        if (role[0] == 't') out.table = plane;
-    }
-    return out;
-}
-
-// In a plane; 8 stands for whole bytes.
-constexpr int bits_of(Number n) { return n == U4 ? 4 : n == U6 || n == I6 ? 6 : 8; }
-
-int get_bits(const uint8_t *row, int64_t index, int bits)
-{
-    const int64_t at = index * bits;
-    const int shift = int(at & 7);
-    int value = row[at >> 3] >> shift;
-    if (shift + bits > 8) value |= row[(at >> 3) + 1] << (8 - shift);
-    return value & ((1 << bits) - 1);
-}
-
-void or_bits(uint8_t *row, int64_t index, int bits, int value)
-{
-    const int64_t at = index * bits;
-    const int shift = int(at & 7);
-    row[at >> 3] |= uint8_t(value << shift);
-    if (shift + bits > 8) row[(at >> 3) + 1] |= uint8_t(value >> (8 - shift));
-}
-
-int sign_extended(Number n, int value) { return n == I6 && value >= 32 ? value - 64 : value; }
-
-// Numbers of whole bytes of one level of one block: per entry along the columns those of the 16 rows.
-template <class Item, bool store>
-void move_numbers(int64_t count, int64_t step, const Plane &plane, int64_t row, int64_t rows, uint8_t *first)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        uint8_t *one = plane.row(row + r), *other = first + r * int64_t(sizeof(Item));
-        for (int64_t e = 0; e < count; e++, one += sizeof(Item), other += step)
-            std::memcpy(store ? other : one, store ? one : other, sizeof(Item));
-    }
-}
-
-// One level of one block: `entry` steps along the columns, each with 16 scales and maybe 16 minima.
-template <bool store>
-void move_level(const Format &f, int level, int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_t *block)
-{
-    const Number n = f.number[level];
-    const int64_t size = Format::number_bytes(n), count = f.entries(level, cols), step = f.entry_bytes(level);
-    uint8_t *first = block + (level ? f.level1_at() : f.level0_at(cols));
-    if (f.shared()) rows = 1;
-    if (bits_of(n) == 8) {
-        const auto move = size == 1   ? move_numbers<uint8_t, store>
-                          : size == 2 ? move_numbers<uint16_t, store>
-                                      : move_numbers<uint32_t, store>;
-        move(count, step, p.scale[level], row, rows, first);
-        if (f.min()) move(count, step, p.min[level], row, rows, first + f.min_step(level));
-        return;
-    }
-    for (int64_t r = 0; r < rows; r++) {
-        uint8_t *scale = p.scale[level].row(row + r);
-        uint8_t *min = f.min() ? p.min[level].row(row + r) : nullptr;
-        if (!store) {
-            std::memset(scale, 0, size_t((count * bits_of(n) + 7) / 8));
-            if (min) std::memset(min, 0, size_t((count * bits_of(n) + 7) / 8));
-        }
-        for (int64_t e = 0; e < count; e++) {
-            uint8_t *at = first + e * step + r * size, *low = at + f.min_step(level);
-            if (store) {
-                const int s = get_bits(scale, e, bits_of(n)), m = min ? get_bits(min, e, bits_of(n)) : 0;
-                *at = uint8_t(n == U4 ? s | m << 4 : sign_extended(n, s));
-                if (min && n != U4) *low = uint8_t(sign_extended(n, m));
-            } else {
-                const int mask = (1 << bits_of(n)) - 1;
-                or_bits(scale, e, bits_of(n), *at & mask);
-                if (min) or_bits(min, e, bits_of(n), n == U4 ? *at >> 4 : *low & mask);
-            }
-        }
-    }
-}
-
-// 32 codes of a row, as bytes with the offset added, and back. Eight codes fill whole bytes at any width.
+// 32 codes of a row, as bytes with the offset added, and
+// back. Eight codes fill whole bytes at any width.
 template <int bits> void spread_row(const uint8_t *codes, uint64_t flip, uint8_t *quads)
 {
     constexpr uint64_t mask = 0x0101010101010101u * ((1u << bits) - 1);
@@ -168,8 +70,10 @@ template <int bits> void pack_group(const uint8_t *quads, uint8_t *out)
     if constexpr (bits > low) pack_lines(quads, bits - low, low, out + 64 * low);
 }
 
-// Four bits need no spreading: eight codes of a row are four bytes, the latter four above the former.
-void store_nibbles(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_t *out)
+// Four bits need no spreading: eight codes of a row are
+// four bytes, the latter four above the former.
+void store_nibbles(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows,
+                   uint8_t *out)
 {
     const uint32_t flip = f.table() ? 0 : 0x11111111u * f.offset;
     for (int64_t g = 0; g < cols / group_cols; g++, out += 256)
@@ -186,7 +90,8 @@ void store_nibbles(const Format &f, int64_t cols, const Planes &p, int64_t row, 
 }
 
 template <int bits>
-void store_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_t *out)
+void store_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows,
+                 uint8_t *out)
 {
     if constexpr (bits == 4) return store_nibbles(f, cols, p, row, rows, out);
     const uint64_t flip = f.table() ? 0 : 0x0101010101010101u * f.offset;
@@ -199,7 +104,8 @@ void store_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, in
 }
 
 template <int bits>
-void load_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows, const uint8_t *in)
+void load_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows,
+                const uint8_t *in)
 {
     const uint64_t flip = f.table() ? 0 : 0x0101010101010101u * f.offset;
     alignas(64) uint8_t quads[512];
@@ -214,13 +120,15 @@ void load_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int
 template <class Item, bool store>
 void move_items(int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_t *block)
 {
-    constexpr int64_t step = 64;  // columns at a time, so that a block's lines stay in the nearest cache
+    // Columns at a time, so that a block's lines stay in the nearest cache.
+    constexpr int64_t step = 64;
     for (int64_t k0 = 0; k0 < cols; k0 += step) {
         const int64_t k1 = k0 + step < cols ? k0 + step : cols;
         for (int64_t r = 0; r < rows; r++) {
             uint8_t *plane = p.codes.row(row + r), *at = block + r * int64_t(sizeof(Item));
             for (int64_t k = k0; k < k1; k++) {
-                uint8_t *one = plane + k * int64_t(sizeof(Item)), *other = at + k * 16 * int64_t(sizeof(Item));
+                uint8_t *one = plane + k * int64_t(sizeof(Item)),
+                        *other = at + k * 16 * int64_t(sizeof(Item));
                 std::memcpy(store ? other : one, store ? one : other, sizeof(Item));
             }
         }
@@ -228,12 +136,13 @@ void move_items(int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_
 }
 
 template <bool store>
-void move_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows, uint8_t *at)
+void move_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int64_t rows,
+                uint8_t *at)
 {
-#define LIBAVX_CODES(n)                                           \
-    case n:                                                       \
+#define LIBAVX_CODES(n)                                                 \
+    case n:                                                             \
         if constexpr (store) store_codes<n>(f, cols, p, row, rows, at); \
-        else load_codes<n>(f, cols, p, row, rows, at);            \
+        else load_codes<n>(f, cols, p, row, rows, at);                  \
         return;
     if (!f.integer()) {
         if (f.bits == 8) move_items<uint8_t, store>(cols, p, row, rows, at);
@@ -256,7 +165,8 @@ void move_codes(const Format &f, int64_t cols, const Planes &p, int64_t row, int
 constexpr uint8_t e2m1_entries[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 template <bool store>
-int move_rows(const RadEncoding *encoding, const DLTensor *tensors, uint8_t *stored, int64_t first, int64_t last)
+int move_rows(const RadEncoding *encoding, const DLTensor *tensors, uint8_t *stored, int64_t first,
+              int64_t last)
 {
     Format f;
     if (!parse_format(encoding, &f)) return RAD_DTYPE;
@@ -267,11 +177,13 @@ int move_rows(const RadEncoding *encoding, const DLTensor *tensors, uint8_t *sto
         uint8_t *block = stored + row / block_rows * bytes;
         const int64_t rows = rad_min(block_rows, last - row);
         if (store && rows < block_rows) std::memset(block, 0, size_t(bytes));
-        if (store) std::memset(block + f.level0_at(cols), 0, size_t(f.codes_at(cols) - f.level0_at(cols)));
+        if (store)
+            std::memset(block + f.level0_at(cols), 0, size_t(f.codes_at(cols) - f.level0_at(cols)));
         if (f.table()) {
             // Entries are stored with their offset, like codes.
             for (int i = 0; i < 64; i++)
-                if (store) block[i] = i >= 16 ? 0 : f.e2m1() ? e2m1_entries[i] : p.table.data[i] ^ 0x80;
+                if (store)
+                    block[i] = i >= 16 ? 0 : f.e2m1() ? e2m1_entries[i] : p.table.data[i] ^ 0x80;
                 else if (i < 16 && !f.e2m1()) p.table.data[i] = block[i] ^ 0x80;
         }
         move_level<store>(f, 1, cols, p, row - first, rows, block);

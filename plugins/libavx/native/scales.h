@@ -7,12 +7,14 @@
 
 namespace libavx::LIBAVX_LEVEL {
 
-// Half of 2^(e - 127), exactly, and NaN for 255. Or'ed with a half, e is a number of its own at either end (2^-127, NaN)
-// and 1.5 times too large between them, where the nearest to its third is what is wanted.
+// Half of 2^(e - 127), exactly, and NaN for 255. Or'ed with a half, e is a number of its own at
+// either end (2^-127, NaN) and 1.5 times too large between them, where the nearest to its third is
+// what is wanted.
 LIBAVX_INLINE f32x16 e8m0_load_half(const uint8_t *p)
 {
     const f32x16 larger = bits_to_f32(shl<23>(u8_load(p)) | i32_set(1 << 22));
-    return max(f32_set(0x1p-128f), larger * f32_set(1 / 3.0f));  // the second one when either is NaN
+    // The second one when either is NaN.
+    return max(f32_set(0x1p-128f), larger * f32_set(1 / 3.0f));
 }
 
 LIBAVX_INLINE f32x16 load_numbers(Number n, const uint8_t *p, bool high_nibbles)
@@ -45,8 +47,8 @@ LIBAVX_INLINE f32x16 load_entry(const Format &f, const uint8_t *entry)
 
 // Effective values of `count` sub-groups from sub-group `first` on: level 0 times level 1.
 template <Number n0, Number n1>
-LIBAVX_INLINE void fill_scales(const Format &f, const uint8_t *block, int64_t cols, int64_t first, int64_t count,
-                               float *scale, float *min)
+LIBAVX_INLINE void fill_scales(const Format &f, const uint8_t *block, int64_t cols, int64_t first,
+                               int64_t count, float *scale, float *min)
 {
     const uint8_t *level0 = block + f.level0_at(cols), *level1 = block + f.level1_at();
     const int64_t step0 = f.entry_bytes(0), step1 = f.entry_bytes(1);
@@ -66,11 +68,12 @@ LIBAVX_INLINE void fill_scales(const Format &f, const uint8_t *block, int64_t co
 }
 
 // The same for a format known at run time; the usual ones have loops of their own.
-static inline void decode_scales(const Format &f, const uint8_t *block, int64_t cols, int64_t first, int64_t count,
-                                 float *scale, float *min)
+static inline void decode_scales(const Format &f, const uint8_t *block, int64_t cols, int64_t first,
+                                 int64_t count, float *scale, float *min)
 {
-#define LIBAVX_SCALES(n0, n1) \
-    if (f.number[0] == n0 && f.number[1] == n1) return fill_scales<n0, n1>(f, block, cols, first, count, scale, min);
+#define LIBAVX_SCALES(n0, n1)                   \
+    if (f.number[0] == n0 && f.number[1] == n1) \
+        return fill_scales<n0, n1>(f, block, cols, first, count, scale, min);
     LIBAVX_SCALES(NF16, NONE)
     LIBAVX_SCALES(U6, NF16)
     LIBAVX_SCALES(I8, NF16)

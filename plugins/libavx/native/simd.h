@@ -1,4 +1,5 @@
-// Sixteen float or int lanes, the same lanes at every level: one 512-bit register or two of 256 bits.
+// Sixteen float or int lanes, the same lanes at every
+// level: one 512-bit register or two of 256 bits.
 //
 // Kernels are written once over these types; since every operation here is exact per lane (no
 // approximations, sums in one fixed tree), all levels give the same bits.
@@ -16,8 +17,8 @@
 
 #define LIBAVX_INLINE static inline __attribute__((always_inline))
 
-// A loop whose arrays stay in registers: unrolled before the compiler decides where they live. Without it GCC
-// stores each element at each pass of the loop around this one.
+// A loop whose arrays stay in registers: unrolled before the compiler decides where they live.
+// Without it GCC stores each element at each pass of the loop around this one.
 #define LIBAVX_UNROLLED(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < (count); i++)
 
 namespace libavx::LIBAVX_LEVEL {
@@ -36,14 +37,23 @@ LIBAVX_INLINE f32x16 f32_zero() { return {_mm512_setzero_ps()}; }
 LIBAVX_INLINE f32x16 f32_load(const float *p) { return {_mm512_loadu_ps(p)}; }
 LIBAVX_INLINE void f32_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a.v); }
 LIBAVX_INLINE __mmask16 mask_of(int n) { return __mmask16(n >= 16 ? 0xffff : (1u << n) - 1); }
-LIBAVX_INLINE f32x16 f32_load_part(const float *p, int n) { return {_mm512_maskz_loadu_ps(mask_of(n), p)}; }
-LIBAVX_INLINE void f32_store_part(float *p, f32x16 a, int n) { _mm512_mask_storeu_ps(p, mask_of(n), a.v); }
+LIBAVX_INLINE f32x16 f32_load_part(const float *p, int n)
+{
+    return {_mm512_maskz_loadu_ps(mask_of(n), p)};
+}
+LIBAVX_INLINE void f32_store_part(float *p, f32x16 a, int n)
+{
+    _mm512_mask_storeu_ps(p, mask_of(n), a.v);
+}
 LIBAVX_INLINE f32x16 operator+(f32x16 a, f32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 operator-(f32x16 a, f32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 operator*(f32x16 a, f32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 operator/(f32x16 a, f32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-LIBAVX_INLINE f32x16 fnma(f32x16 a, f32x16 b, f32x16 c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }
+LIBAVX_INLINE f32x16 fnma(f32x16 a, f32x16 b, f32x16 c)
+{
+    return {_mm512_fnmadd_ps(a.v, b.v, c.v)};
+}
 LIBAVX_INLINE f32x16 max(f32x16 a, f32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 min(f32x16 a, f32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 LIBAVX_INLINE f32x16 sqrt(f32x16 a) { return {_mm512_sqrt_ps(a.v)}; }
@@ -95,7 +105,10 @@ struct i32x16 {
 #define LIBAVX_BOTH3(op) {op(a.l, b.l, c.l), op(a.h, b.h, c.h)}
 LIBAVX_INLINE f32x16 f32_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 LIBAVX_INLINE f32x16 f32_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-LIBAVX_INLINE f32x16 f32_load(const float *p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+LIBAVX_INLINE f32x16 f32_load(const float *p)
+{
+    return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 LIBAVX_INLINE void f32_store(float *p, f32x16 a)
 {
     _mm256_storeu_ps(p, a.l);
@@ -154,7 +167,8 @@ LIBAVX_INLINE f32x16 bits_to_f32(i32x16 a) { return LIBAVX_BOTH1(_mm256_castsi25
 LIBAVX_INLINE i32x16 bits_of(f32x16 a) { return LIBAVX_BOTH1(_mm256_castps_si256); }
 LIBAVX_INLINE f32x16 f16_expand(__m256i x)
 {
-    return {_mm256_cvtph_ps(_mm256_castsi256_si128(x)), _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1))};
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(x)),
+            _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1))};
 }
 LIBAVX_INLINE f32x16 f16_load(const void *p)
 {
@@ -164,7 +178,8 @@ LIBAVX_INLINE f32x16 f16_load(const void *p)
 LIBAVX_INLINE i32x16 u16_load(const void *p)
 {
     const auto *q = static_cast<const __m128i *>(p);
-    return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
+    return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)),
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
 }
 LIBAVX_INLINE i32x16 i8_load(const void *p)
 {
@@ -197,7 +212,8 @@ LIBAVX_INLINE float fp8_value(uint8_t x)
 LIBAVX_INLINE f32x16 fp8_load_small(const void *p)
 {
     const __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i *>(p)));
-    const __m256i all = _mm256_and_si256(_mm256_slli_epi16(x, 7), _mm256_set1_epi16(int16_t(0xbfff)));
+    const __m256i all =
+        _mm256_and_si256(_mm256_slli_epi16(x, 7), _mm256_set1_epi16(int16_t(0xbfff)));
     const __m256i size = _mm256_and_si256(all, _mm256_set1_epi16(0x7fff));
     const __m256i nan = _mm256_cmpeq_epi16(size, _mm256_set1_epi16(0x7f << 7));
     return f16_expand(_mm256_or_si256(all, nan));

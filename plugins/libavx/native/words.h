@@ -1,12 +1,14 @@
-// Products of two planes at once: activations as 16-bit codes 128 * high + low, weights widened to pairs of 16 bits.
+// Products of two planes at once: activations as 16-bit codes 128 * high + low, weights widened to
+// pairs of 16 bits.
 //
-// Of every other quad the products are folded (Winograd's inner product, 1968): for its columns 0..3
+// Of every other quad the products are folded (Winograd's inner product, 1968): of columns 0..3
 //
 //     a0 w0 + a1 w1 = (a0 + w1)(a1 + w0) - a0 a1 - w0 w1,      a2 w2 + a3 w3 likewise
 //
-// so that one multiplication and two additions do what four multiplications of bytes did. Cores that multiply on two
-// of four pipes (Zen 4) have the additions for nothing. The sums of a0 a1 come with the token, those of w0 w1 with the
-// weight. All of it is integers modulo 2^32, so that the results are those of products by planes bit for bit.
+// so that one multiplication and two additions do what four multiplications of bytes did. Cores
+// that multiply on two of four pipes (Zen 4) have the additions for nothing. The sums of a0 a1 come
+// with the token, those of w0 w1 with the weight. All of it is integers modulo 2^32, so that the
+// results are those of products by planes bit for bit.
 #ifndef LIBAVX_WORDS_H_
 #define LIBAVX_WORDS_H_
 
@@ -22,7 +24,8 @@ constexpr int64_t words_from = 4;  // tokens of a tile; fewer do not repay the w
 constexpr int64_t words_from = 2;
 #endif
 
-// Whether a tile's products are made of words. Pairs are as fast, and faster where both planes' are summed in one go.
+// Whether a tile's products are made of words. Pairs are as fast, and faster where both planes' are
+// summed in one go.
 constexpr bool makes_words(int64_t planes, int64_t tokens, bool pairs)
 {
     return planes == 2 && tokens >= words_from && !(pairs && 2 * tokens <= max_tile);
@@ -59,7 +62,8 @@ LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 w, const int8_t *a)
 #if defined(__AVX512VNNI__)
     // As written by hand, since GCC spends an instruction and a register on each broadcast.
     typedef int32_t __attribute__((may_alias, aligned(1))) four_bytes;
-    asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(*reinterpret_cast<const four_bytes *>(a)));
+    const auto &four = *reinterpret_cast<const four_bytes *>(a);
+    asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc.v) : "v"(w.v), "m"(four));
     return acc;
 #else
     return dot2(acc, w, spread_four(a));
@@ -99,7 +103,8 @@ LIBAVX_INLINE void dot_words(i32x16 (&dot)[tokens], i32x16 &own, u8x64 quad, con
 }
 
 // The weights' own products in a row block whose codes are bytes: [sub-group][16].
-template <int subs, int q = 0> LIBAVX_INLINE void own_products_of_group(const uint8_t *quads, int32_t *out)
+template <int subs, int q = 0>
+LIBAVX_INLINE void own_products_of_group(const uint8_t *quads, int32_t *out)
 {
     if constexpr (q < 8) {
         constexpr int count = 8 / subs;
@@ -126,7 +131,8 @@ LIBAVX_INLINE __m256i join_planes(const int8_t *high, const int8_t *low, int8_t 
 {
     const __m128i eight = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
     const __m256i order = _mm256_broadcastsi128_si256(eight);
-    const __m256i h = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(high)));
+    const __m256i h =
+        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(high)));
     const __m256i l = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(low)));
     const __m256i code = _mm256_shuffle_epi8(_mm256_add_epi16(_mm256_slli_epi16(h, 7), l), order);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), code);
@@ -135,13 +141,14 @@ LIBAVX_INLINE __m256i join_planes(const int8_t *high, const int8_t *low, int8_t 
 
 LIBAVX_INLINE uint32_t sum_of_folded(__m256i products)  // quads 0 and 2 of four
 {
-    return uint32_t(_mm256_extract_epi32(products, 0)) + uint32_t(_mm256_extract_epi32(products, 4));
+    return uint32_t(_mm256_extract_epi32(products, 0)) +
+           uint32_t(_mm256_extract_epi32(products, 4));
 }
 static_assert(is_folded(0) && !is_folded(1) && is_folded(2) && !is_folded(3) && is_folded(4));
 
 // Packs a token's codes, groups `step` bytes apart, and sums a0 a1 by sub-groups, modulo 2^32.
-static inline void pack_words(const int8_t *high, const int8_t *low, int64_t cols, int64_t subs, int8_t *to,
-                              int64_t step, uint32_t *own)
+static inline void pack_words(const int8_t *high, const int8_t *low, int64_t cols, int64_t subs,
+                              int8_t *to, int64_t step, uint32_t *own)
 {
     for (int64_t k = 0; k < cols; k += group_cols, to += step) {
         const uint32_t first = sum_of_folded(join_planes(high + k, low + k, to));

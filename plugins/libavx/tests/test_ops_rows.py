@@ -257,6 +257,9 @@ CHAINS = {
     "rmsnorm_add_quant_i8": "rmsnorm_add+quant_act_i8",
     "gated_quant_i8_silu": "silu_mul+quant_act_i8",
     "gated_quant_i8_gelu_tanh": "gelu_tanh_mul+quant_act_i8",
+    "gemm_nt_add": "gemm_nt+add",
+    "gemm_nt_q_add": "gemm_nt_q+add",
+    "gemm_nt_bf16_add": "gemm_nt_bf16+add",
     "sample_draw": ("sample_topk+sample_topp+sample_minp+sample_typical+sample_xtc+sample_pick"),
 }
 
@@ -264,11 +267,15 @@ CHAINS = {
 def test_every_fusion_claims_its_chain(levels: Any) -> None:
     """The rows that claim to replace a chain are those whose bytes are compared.
 
-    Below, and that of sample_draw in test_ops_sampling_draw.
+    Below, that of sample_draw in test_ops_sampling_draw, those of products in test_gemm and its
+    kin. Rows of products are named after what they read, so here after their op.
     """
     for level in levels:
         fused = [r for r in level.rows if r.c.replaces]
-        claims = {r.name: r.ffi.string(r.c.replaces).decode() for r in fused}
+        names = [r.name if r.op in r.name else r.op for r in fused]
+        claims = {
+            n: r.ffi.string(r.c.replaces).decode() for n, r in zip(names, fused, strict=True)
+        }
         assert claims == CHAINS
 
 
