@@ -67,6 +67,13 @@ def test_every_encoding_that_a_row_reads_gets_a_case() -> None:
     assert {w.encoding for w in weights if isinstance(w, Weight)} == set(ENCODINGS)
 
 
+def test_attention_gets_a_long_past() -> None:
+    """However few the cases of a row are, one has many hundred keys before a sequence's rows."""
+    row = Kernel(op="attn_paged", name="mine", run=swiglu, where=(isin("dtype", "f32"),))
+    (case,) = cases(row, STANDARD["attn_paged"], np.random.default_rng(), 1)
+    assert case.array("seqused").max() > 1100
+
+
 def test_heads_that_cannot_be_shared_are_named() -> None:
     """Constraints under which no query heads divide among key heads make a row unusable."""
     where = (eq("n_head", 5), eq("n_head_kv", 3))

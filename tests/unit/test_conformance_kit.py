@@ -150,6 +150,23 @@ def test_a_result_that_depends_on_the_pieces_is_found() -> None:
     assert "depends on how pieces were handed out" in text_of(check(library_of(row), count=12))
 
 
+def test_pieces_may_depend_on_the_state() -> None:
+    """How many pieces there are is asked of a call with its state, as the core does it."""
+
+    def by_state(call: Call, first: int, last: int, worker: int) -> None:
+        x, y = call.arrays()
+        assert x is not None
+        assert y is not None
+        for i in range(first, last):
+            y[:, i::4] = x[:, i::4]
+
+    fields: dict[str, Any] = {"init": lambda geometry: 4, "tiles": lambda call: call.state or 1}
+    same = (isin("from", "f32"), isin("to", "f32"))
+    row = Kernel(op="cast", name="by_state", run=by_state, where=same, **fields)
+    report = check(library_of(row), count=12)
+    assert report.passed, text_of(report)
+
+
 def test_strides_are_used() -> None:
     """A kernel that takes rows for contiguous is found by rows that are apart."""
     row = Kernel(op="scale", name="dense", run=_dense_scale, where=SOME_F32)

@@ -1,7 +1,4 @@
-"""Kernel rows and kernel libraries: what a kernel plugin hands to the core.
-
-One file, because it is all that a kernel library in Python knows of the core.
-"""
+"""Kernel rows and kernel libraries: what a kernel plugin hands to the core."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

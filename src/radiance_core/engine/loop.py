@@ -1,7 +1,4 @@
-"""The engine's thread: takes requests in, runs steps, hands tokens out; never dies silently.
-
-One file, because the order in which that thread does things is what there is to read.
-"""
+"""The engine's thread: takes requests in, runs steps, hands tokens out; never dies silently."""
 
 import threading
 import time

@@ -1,7 +1,4 @@
-"""The engine as its front ends see it: asynchronous, bounded, truthful about its thread.
-
-One file, because it is one class of short methods over one engine.
-"""
+"""The engine as its front ends see it: asynchronous, bounded, truthful about its thread."""
 
 import asyncio
 import secrets

@@ -1,7 +1,4 @@
-"""The graph that an architecture declares into; it records, infers and checks.
-
-One file, because it is one class with a method for each kind of declaration.
-"""
+"""The graph that an architecture declares into; it records, infers and checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

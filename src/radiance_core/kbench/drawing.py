@@ -17,9 +17,15 @@ from radiance_core.kbench.fixture import FixtureError, Value
 
 
 def draw(
-    schema: OpSchema, params: Mapping[str, Value], weights: Mapping[str, str], seed: int
+    schema: OpSchema,
+    params: Mapping[str, Value],
+    weights: Mapping[str, str],
+    seed: int,
+    past: int = 0,
 ) -> Case:
     """Draw a case; every random number comes from the seed, the op and its params.
+
+    ``past``: keys that attention has before one sequence, at least; 0 for a few.
 
     Raises:
         FixtureError: operands of such params cannot be made.
@@ -28,9 +34,8 @@ def draw(
     rng = np.random.default_rng([seed, zlib.crc32(f"{schema.op} {spelt}".encode())])
     encodings = [Encoding.parse(text) for text in weights.values()]
     try:
-        made = inputs.make(
-            _reads_all(schema.op), schema, dict(params), rng, encodings[0] if encodings else None
-        )
+        first = encodings[0] if encodings else None
+        made = inputs.make(_reads_all(schema.op), schema, dict(params), rng, first, past)
     except (RadianceError, KeyError, ValueError) as error:
         raise FixtureError(f"{schema.op} {spelt}: operands cannot be drawn: {error}") from error
     if made is None:

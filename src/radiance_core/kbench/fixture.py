@@ -25,7 +25,8 @@ class FixtureError(RadianceError):
 class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Extents of a family of models, as its configuration states them.
 
-    ``encodings`` spells those of its linear weights; ``window`` 0 is full attention.
+    ``encodings`` spells those of its linear weights; ``window`` 0 is full attention; ``modes``: how
+    rope pairs the elements of a head, which may differ between the kinds of files.
     """
 
     n_embd: int
@@ -39,6 +40,7 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     theta: float = 1e4
     wadd: float = 0.0
     window: int = 0
+    modes: tuple[str, ...] = ("neox",)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,7 +62,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Recorded(msgspec.Struct, frozen=True):
     """One case: params, encodings of weights by operand, digest of its operands, answers by name.
 
-    ``codes``: results are codes in int8 planes, which answers hold times their scales.
+    ``codes``: results are codes in int8 planes, which answers hold times their scales. ``past``:
+    keys that attention has before one sequence, at least; 0 for a few.
     """
 
     op: str
@@ -69,6 +72,7 @@ class Recorded(msgspec.Struct, frozen=True):
     operands: str
     answers: dict[str, Answer]
     codes: bool = False
+    past: int = 0
 
 
 class Fixture(msgspec.Struct, frozen=True):

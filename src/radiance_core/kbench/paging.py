@@ -6,6 +6,7 @@ from radiance_abi.kernels import Kernel
 from radiance_abi.kv_cache import cache_dtype
 from radiance_abi.testing.case import Array, Case
 from radiance_abi.testing.formulas import kv_rows
+from radiance_abi.testing.independence import holds
 from radiance_core.kbench.plan import PAGE
 
 _SPARE = 2
@@ -14,6 +15,12 @@ _SPARE = 2
 def block_size(kernel: Kernel) -> int:
     """Return the block size that a row demands, else the one that caches are drawn in."""
     return next((c.value for c in kernel.where if (c.key, c.op) == ("block_size", "eq")), PAGE)
+
+
+def serves(kernel: Kernel, case: Case) -> bool:
+    """Return whether all constraints of a row hold of a case, in blocks of its own size."""
+    sized = {"block_size": block_size(kernel)} if "block_size" in case.params else {}
+    return holds(kernel, {**case.params, **sized})
 
 
 def paged(case: Case, block: int) -> Case:
@@ -92,11 +99,11 @@ def _write(cache: Array, slots: Array, name: str, head_dim: int) -> None:
     for part in halves:
         middle = start + part.place.shape[1]
         stop = middle + _bytes(part.scales).shape[3]
-        for page, offset in np.ndindex(pages, block):
-            one = rows[page, offset]
-            part.put(page, offset, one[:, start:middle])
-            scales = np.ascontiguousarray(one[:, middle:stop])
-            part.scales[page, :, offset] = scales.view(part.scales.dtype)
+        for offset in range(block):
+            one = rows[:, offset]
+            part.put(slice(None), offset, one[..., start:middle])
+            scales = np.ascontiguousarray(one[..., middle:stop])
+            part.scales[:, :, offset] = scales.view(part.scales.dtype)
         start = stop
 
 

@@ -5,24 +5,33 @@ from dataclasses import dataclass
 
 from radiance_abi.encoding import Encoding
 from radiance_abi.kv_cache import CACHE_DTYPES
+from radiance_abi.testing.cache_inputs import LONG_PAST
 from radiance_abi.testing.planes import fits
 from radiance_core.kbench.fixture import Sizes, Value
 
 PAGE = 16
 """Block size in which caches are drawn; replay puts them into pages of the kernel's size."""
 
-_ROWS = (1, 9)
-_MOST_VOCAB = 49152
+_ROWS = (1, 100)
+"""One token, and more than kernels take at once, in no whole number of their tiles."""
+
+_MOST_TABLE = 16384
+"""Rows of an embedding or a head: more would make it large, and are computed as these are."""
+
 _GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call to be drawn: its op, params, and the encodings of its matrices by operand."""
+    """A call to be drawn: its op, params, and the encodings of its matrices by operand.
+
+    ``past``: keys that attention has before one sequence, at least; 0 for a few.
+    """
 
     op: str
     params: Mapping[str, Value]
     weights: Mapping[str, str]
+    past: int = 0
 
 
 def planned(s: Sizes) -> Iterator[Planned]:
@@ -72,12 +81,12 @@ def _products(s: Sizes) -> Iterator[Planned]:
         for ending, (n, k) in shapes.items():
             if not fits(encoding, (n, k)):
                 continue
-            for turn, rows in enumerate(_ROWS):
+            for rows in _ROWS:
                 sizes: dict[str, Value] = {"M": rows, "N": n, "K": k, "dtype": "f32"}
                 after: dict[str, Value] = {"act": "none"} if ending == "_bias" else {}
                 yield _call(f"gemm_nt{ending}", {"b": text}, **sizes, **after)
-                if encoding.codes.element.meets_int8:
-                    coded: dict[str, Value] = {"group": _GROUP, "planes": 2 - turn}
+                for planes in (1, 2) if encoding.codes.element.meets_int8 else ():
+                    coded: dict[str, Value] = {"group": _GROUP, "planes": planes}
                     yield _call(f"gemm_nt_q{ending}", {"b": text}, **sizes, **coded)
     for ending in ("", "_add"):
         n, k = shapes[ending]
@@ -89,15 +98,16 @@ def _products(s: Sizes) -> Iterator[Planned]:
 def _lookups(s: Sizes) -> Iterator[Planned]:
     table: dict[str, Value] = {
         "n_embd": s.n_embd,
-        "n_vocab": min(s.n_vocab, _MOST_VOCAB),
+        "n_vocab": min(s.n_vocab, _MOST_TABLE),
         "dtype": "f32",
     }
     text = next(t for t in s.encodings if fits(Encoding.parse(t), (1, s.n_embd)))
     yield _call("embed_lookup", {"wte": text}, M=9, **table, wscale=1.0)
     yield _call("logits_gemm", {"lm_head": text}, M=2, **table)
     yield _call("logits_gemm_bf16", {"lm_head": "bf16"}, M=2, **table)
-    if Encoding.parse(text).codes.element.meets_int8:
-        yield _call("logits_gemm_q", {"lm_head": text}, M=2, **table, group=_GROUP, planes=2)
+    for planes in (1, 2) if Encoding.parse(text).codes.element.meets_int8 else ():
+        coded: dict[str, Value] = {"group": _GROUP, "planes": planes}
+        yield _call("logits_gemm_q", {"lm_head": text}, M=2, **table, **coded)
 
 
 def _heads(s: Sizes) -> Iterator[Planned]:
@@ -108,10 +118,10 @@ def _heads(s: Sizes) -> Iterator[Planned]:
         "n_head_kv": s.n_head_kv,
         "theta": s.theta,
         "dtype": "f32",
-        "mode": "neox",
     }
-    yield _call("rope", **turned)
-    yield _call("qk_norm_rope", **turned, eps=s.eps, wadd=s.wadd)
+    for mode in s.modes:
+        yield _call("rope", **turned, mode=mode)
+        yield _call("qk_norm_rope", **turned, mode=mode, eps=s.eps, wadd=s.wadd)
 
 
 def _caches(s: Sizes) -> Iterator[Planned]:
@@ -123,16 +133,20 @@ def _caches(s: Sizes) -> Iterator[Planned]:
     }
     for kind in CACHE_DTYPES:
         yield _call("kv_store", **kept, M=9, kv_dtype=kind)
-        for window in sorted({0, min(s.window, 48)}):
+        # A window shows where more than it came before.
+        for window, past in [
+            (0, 0),
+            (0, LONG_PAST),
+            *([(s.window, LONG_PAST)] if s.window else []),
+        ]:
             for most in (1, 33):
-                yield _call(
-                    "attn_paged", **kept, kv_dtype=kind, q_len=most, n_head=s.n_head,
-                    causal=1, window=window,
-                )  # fmt: skip
+                called: dict[str, Value] = {**kept, "kv_dtype": kind, "q_len": most}
+                called |= {"n_head": s.n_head, "causal": 1, "window": window}
+                yield Planned("attn_paged", called, {}, past)
 
 
 def _sampling(s: Sizes) -> Iterator[Planned]:
-    vocab = min(s.n_vocab, _MOST_VOCAB)
+    vocab = s.n_vocab
     for op in ("keep", "penalties", "dry", "temp", "mask", "argmax", "draw"):
         yield _call(f"sample_{op}", M=3, n_vocab=vocab)
     yield _call("sample_bias", M=3, n_vocab=vocab, n_bias=16)

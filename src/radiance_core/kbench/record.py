@@ -34,7 +34,7 @@ def record(fixture: Fixture, library: KernelLibrary) -> Fixture:
 
 
 def _recorded(call: Planned, seed: int, library: KernelLibrary) -> Recorded:
-    case = draw(STANDARD[call.op], call.params, call.weights, seed)
+    case = draw(STANDARD[call.op], call.params, call.weights, seed, call.past)
     results = run(_row(library, case), case)
     missed = compare(case, results)
     if missed:
@@ -53,9 +53,8 @@ def _recorded(call: Planned, seed: int, library: KernelLibrary) -> Recorded:
         elif isinstance(want, Near):
             within = _of_near(want, results[name], dtype)
         made[name] = answers.whole(array, within)
-    return Recorded(
-        call.op, dict(call.params), dict(call.weights), digest(case), made, coded is not None
-    )
+    known = call.op, dict(call.params), dict(call.weights), digest(case)
+    return Recorded(*known, made, coded is not None, call.past)
 
 
 def _row(library: KernelLibrary, case: Case) -> Kernel:

@@ -5,24 +5,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from radiance_abi.encoding import Encoding
 from radiance_abi.errors import RadianceError
 from radiance_abi.kernels import Kernel, KernelLibrary
 from radiance_abi.ops import OpSchema
-from radiance_abi.testing import NotReadError, examine, run, same_bits, unsteady
+from radiance_abi.testing import ENCODINGS, NotReadError, examine, run, same_bits, unsteady
 from radiance_abi.testing.case import Array, Case
-from radiance_abi.testing.independence import holds
 from radiance_core.kbench import answers, chains
 from radiance_core.kbench.drawing import digest, draw
 from radiance_core.kbench.fixture import Fixture, FixtureError, Recorded
-from radiance_core.kbench.paging import block_size, num_slots, paged, unpaged
+from radiance_core.kbench.paging import block_size, num_slots, paged, serves, unpaged
 
 
 @dataclass(slots=True)
 class Verdict:
     """What became of one row of one library.
 
-    ``num_replayed`` counts recorded cases, ``num_drawn`` fresh ones, where no recorded one fits;
-    ``not_read`` those whose encoding the row does not read; ``chains`` fusion claims that held.
+    ``num_replayed`` counts recorded cases, ``num_drawn`` fresh ones, where no recorded one fits or
+    holds an encoding that the row reads; ``not_read`` those whose encoding the row does not read;
+    ``chains`` fusion claims that held.
     """
 
     library: KernelLibrary
@@ -65,7 +66,9 @@ class Drawn:
             for record in fixture.cases:
                 if record.op != op:
                     continue
-                case = draw(self._schemas[op], record.params, record.weights, fixture.seed)
+                case = draw(
+                    self._schemas[op], record.params, record.weights, fixture.seed, record.past
+                )
                 if digest(case) != record.operands:
                     raise FixtureError(
                         f"fixture {fixture.family}: expected the operands that were recorded of "
@@ -78,39 +81,52 @@ class Drawn:
 def judge(
     library: KernelLibrary, kernel: Kernel, drawn: Drawn, schema: OpSchema, seed: int
 ) -> Verdict:
-    """Replay every recorded case that a row serves; draw fresh ones where there is none."""
+    """Replay every recorded case that a row serves; draw fresh ones of what none is of."""
     verdict = Verdict(library, kernel)
     if kernel.domain != "host":
         verdict.notes.append("a device row: not run here")
         return verdict
     rng = np.random.default_rng([seed, *f"{kernel.op} {kernel.name}".encode()])
+    held: set[Encoding] = set()
     try:
         for family, record, case in drawn.of(kernel.op):
-            _replay(verdict, f"{family}: {case}", record, case, rng)
+            if _replay(verdict, f"{family}: {case}", record, case, rng):
+                held |= {Encoding.parse(text) for text in record.weights.values()}
     except FixtureError as error:
         verdict.faults.append(str(error))
-    if not verdict.num_replayed:
-        outcome = examine(kernel, library.kernels, schema, rng, 3)
-        verdict.num_drawn = outcome.num_cases
-        verdict.faults += outcome.faults
-        verdict.notes += outcome.notes
+    others = [encoding for encoding in ENCODINGS if encoding not in held]
+    if not verdict.num_replayed or (held and others):
+        _draw(verdict, schema, rng, others)
     return verdict
+
+
+def _draw(
+    verdict: Verdict, schema: OpSchema, rng: np.random.Generator, others: Sequence[Encoding]
+) -> None:
+    """Run a row on fresh cases: one of each other encoding, or three where nothing is recorded."""
+    count = 0 if verdict.num_replayed else 3
+    outcome = examine(verdict.kernel, verdict.library.kernels, schema, rng, count, others)
+    verdict.num_drawn = outcome.num_cases
+    verdict.faults += [f"{schema.op} {verdict.kernel.name}: {fault}" for fault in outcome.faults]
+    if not verdict.num_replayed:
+        verdict.notes += outcome.notes
 
 
 def _replay(
     verdict: Verdict, subject: str, record: Recorded, case: Case, rng: np.random.Generator
-) -> None:
+) -> bool:
+    """Return whether a row serves and reads a recorded case, and note its first fault on it."""
     kernel = verdict.kernel
+    if not serves(kernel, case):
+        return False
     fitted = paged(case, block_size(kernel))
-    if not holds(kernel, fitted.params):
-        return
     try:
         verdict.num_replayed += 1
         fault = next(_faults(verdict, record, case, fitted, rng), None)
     except NotReadError:
         verdict.num_replayed -= 1
         verdict.not_read += 1
-        return
+        return False
     except RadianceError as error:
         fault = str(error)
     except Exception as error:
@@ -118,6 +134,7 @@ def _replay(
         fault = f"{type(error).__name__}: {error}"
     if fault:
         verdict.faults.append(f"{kernel.op} {kernel.name}: {subject}: {fault}")
+    return True
 
 
 def _faults(

@@ -9,15 +9,17 @@ import numpy as np
 from radiance_abi.errors import RadianceError
 from radiance_abi.kernels import Call, Kernel
 from radiance_abi.testing import NotReadError
+from radiance_abi.testing.cache_inputs import LONG_PAST
 from radiance_abi.testing.case import Case, Weight
 from radiance_abi.testing.independence import holds
 from radiance_abi.testing.running import prepared
 from radiance_core.kbench.machine import best_seconds
-from radiance_core.kbench.paging import block_size, paged
+from radiance_core.kbench.paging import block_size, paged, serves
 from radiance_core.kbench.replay import Drawn
 
 _MEASURE_S = 0.04
 _PREFILL_ROWS = 256
+_LONG_KEYS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,10 @@ class Speed:
 
 
 def speeds(library: str, kernel: Kernel, drawn: Drawn, threads: int) -> Iterator[Speed]:
-    """Measure a row on each case that it serves; matrix products also on many rows."""
+    """Measure a row on each case that it serves; products also on many rows, attention on keys."""
     for _, _, case in drawn.of(kernel.op):
+        if not serves(kernel, case):
+            continue
         for sized in _sizes(paged(case, block_size(kernel))):
             if not holds(kernel, sized.params):
                 continue
@@ -77,8 +81,10 @@ def speeds(library: str, kernel: Kernel, drawn: Drawn, threads: int) -> Iterator
 
 
 def _sizes(case: Case) -> Iterator[Case]:
-    """Yield a case, and a product of one row repeated many times as well, as a prompt is."""
+    """Yield a case; a product of one row also as that of a prompt, a long past as a longer one."""
     yield case
+    if case.schema.op == "attn_paged" and case.array("seqused").max() > LONG_PAST:
+        yield _lengthened(case)
     if _products(case) and case.integer("M") == 1:
         repeated = {
             o.name: np.repeat(case.array(o.name), _PREFILL_ROWS, axis=0)
@@ -86,6 +92,21 @@ def _sizes(case: Case) -> Iterator[Case]:
             if o.role == "in" and o.dims[0] == "M" and case.has(o.name)
         }
         yield case.with_operands(**repeated).with_params(M=_PREFILL_ROWS)
+
+
+def _lengthened(case: Case) -> Case:
+    """Return attention of the longest sequence alone, over copies of its pages as its past."""
+    used, cuts, block = case.array("seqused"), case.array("cu_seqlens"), case.integer("block_size")
+    s = int(used.argmax())
+    pages = np.resize(case.array("block_table")[s, : used[s] // block], _LONG_KEYS // block)
+    rows = case.array("q")[cuts[s] : cuts[s + 1]]
+    return case.with_operands(
+        q=rows,
+        kv_cache=case.array("kv_cache")[pages],
+        block_table=np.arange(len(pages), dtype=np.int32)[None],
+        seqused=np.array([len(pages) * block], np.int32),
+        cu_seqlens=np.array([0, len(rows)], np.int32),
+    )
 
 
 def _products(case: Case) -> int:

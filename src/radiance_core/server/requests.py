@@ -1,7 +1,4 @@
-"""The bodies of generation requests as typed values, and the sampling they ask for.
-
-One file, because fields, their checks and what they come to change together.
-"""
+"""The bodies of generation requests as typed values, and the sampling they ask for."""
 
 import re
 import secrets

@@ -1,7 +1,4 @@
-"""The parent's side of the template process: start, ask within a time, kill, start again.
-
-One file, because both directions of the talk and its end have one state.
-"""
+"""The parent's side of the template process: start, ask within a time, kill, start again."""
 
 import json
 import os

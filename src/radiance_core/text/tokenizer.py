@@ -1,7 +1,4 @@
-"""The tokenizer: text to ids and ids to bytes, the same for every source of vocabulary.
-
-One file, because the directions, to ids and to bytes, have to agree on one vocabulary.
-"""
+"""The tokenizer: text to ids and ids to bytes, the same for every source of vocabulary."""
 
 import codecs
 import json

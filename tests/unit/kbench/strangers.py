@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from radiance_abi import Call, Kernel, KernelLibrary
+from radiance_abi import Call, Kernel, KernelLibrary, Layout
+from radiance_abi.encoding import decode
+from radiance_abi.testing.case import codes_of
 
 
 def add(call: Call) -> None:
@@ -109,6 +111,39 @@ def gemm_nt_add_unlike(call: Call) -> None:
     wide = b.astype(np.float64)
     for row, more, out in zip(a, res, y, strict=True):
         out[...] = wide @ row.astype(np.float64) + more
+
+
+def as_f32(encoding, shape, geometry, operand) -> Layout:
+    """Ask for every weight decoded."""
+    return Layout("decoded", "f32", shape)
+
+
+def decoded(encoding, layout, planes, stored, first, last, geometry, operand) -> None:
+    """Decode rows."""
+    stored[first:last] = decode(encoding, planes, (last - first, layout.shape[1]))
+
+
+def decoded_but_tables(encoding, layout, planes, stored, *more) -> None:
+    """Take a table for what it is not."""
+    decoded(encoding, layout, planes, stored, *more)
+    stored *= np.float32(1 + ("table" in planes))
+
+
+def gemm_nt_q(call: Call) -> None:
+    """Multiply codes row by row in f64."""
+    a, a_scale, _, b, y = call.arrays()
+    codes = codes_of(a, int(call.params["planes"])).astype(np.float64)
+    rows = codes * np.repeat(a_scale.astype(np.float64), int(call.params["group"]), axis=1)
+    wide = b.astype(np.float64)
+    for i, row in enumerate(rows):
+        y[i] = wide @ row
+
+
+def two_planes_by_rows(call: Call) -> None:
+    """Round two planes otherwise in a batch than alone, by less than a tolerance."""
+    gemm_nt_q(call)
+    y = call.arrays()[-1]
+    y *= np.float32(1 + 2.0**-22 * (len(y) > 1 and call.params["planes"] == 2))
 
 
 def library(*rows: Kernel) -> KernelLibrary:

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from radiance_abi.testing import ENCODINGS
 from radiance_abi.vocabulary import STANDARD
-from radiance_core.kbench.fixture import bundled, read
+from radiance_core.kbench.fixture import Fixture, bundled, read
 from radiance_core.kbench.replay import Drawn, Verdict, judge
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -64,6 +65,42 @@ def test_a_row_that_depends_on_its_neighbours_is_found():
     )
 
 
+def _only(family: str, **params: object) -> Fixture:
+    """Return a fixture of the recorded cases of i8 weights with some params."""
+    (fixture,) = (f for f in FIXTURES if f.family == family)
+    kept = [
+        c
+        for c in fixture.cases
+        if c.weights.get("b") == "i8*f16[1x32]" and params.items() <= c.params.items()
+    ]
+    return msgspec.structs.replace(fixture, cases=kept)
+
+
+def test_two_planes_are_judged_alone_and_in_a_batch():
+    """A row that is right with one plane, and bends two in a batch, is found among the recorded."""
+    hooks = {"layout": strangers.as_f32, "relayout": strangers.decoded}
+    one, two = (_only("smollm2", planes=n) for n in (1, 2))
+    right = verdict(strangers.row("gemm_nt_q", strangers.gemm_nt_q, **hooks), fixtures=[one, two])
+    assert (right.faults, right.num_replayed) == ([], 4)
+    bent = strangers.row("gemm_nt_q", strangers.two_planes_by_rows, **hooks)
+    assert not [f for f in verdict(bent, fixtures=[one]).faults if "smollm2" in f]
+    found = verdict(bent, fixtures=[two]).faults[0]
+    assert re.search(r"smollm2: .* M=100 .*y: rows \d+\.\.\d+ of 100 alone gives other bits", found)
+
+
+def test_encodings_that_no_fixture_holds_are_drawn():
+    """A row that misreads tables alone is found, though none is recorded."""
+    hooks = {"layout": strangers.as_f32, "relayout": strangers.decoded}
+    known = [_only("smollm2", M=1)]
+    right = verdict(strangers.row("gemm_nt", strangers.gemm_nt, **hooks), fixtures=known)
+    assert (right.faults, right.num_replayed) == ([], 1)
+    assert right.num_drawn == len(ENCODINGS) - 1
+    hooks["relayout"] = strangers.decoded_but_tables
+    wrong = verdict(strangers.row("gemm_nt", strangers.gemm_nt, **hooks), fixtures=known)
+    assert len(wrong.faults) == sum("table" in str(e) for e in ENCODINGS)
+    assert all("table=i8" in fault for fault in wrong.faults)
+
+
 def test_a_claim_to_be_a_fusion_is_held_to_every_byte():
     """The chain's bytes pass; a value that is as right, but rounded otherwise, does not."""
     parts = [strangers.row("silu", strangers.silu), strangers.row("mul", strangers.mul)]
@@ -84,7 +121,7 @@ def test_a_product_with_a_residual_is_held_to_its_chain():
     claim = {"replaces": "gemm_nt+add"}
     true = verdict(*parts, strangers.row("gemm_nt_add", strangers.gemm_nt_add, **claim))
     assert true.faults == []
-    assert true.chains == true.num_replayed + true.num_drawn > 0
+    assert true.chains == true.num_replayed > 0
     unlike = strangers.row("gemm_nt_add", strangers.gemm_nt_add_unlike, **claim)
     false = verdict(*parts, unlike)
     assert re.search(r"replaces gemm_nt\+add: y\[\d+, \d+\]: the chain gives", false.faults[0])

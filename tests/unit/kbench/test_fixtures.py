@@ -1,5 +1,7 @@
 """Fixtures: what is recorded of which sizes, and that it can be drawn again."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
@@ -7,12 +9,13 @@ from radiance_abi import KernelLibrary
 from radiance_abi.kv_cache import CACHE_DTYPES
 from radiance_abi.testing.formulas import FORMULAS
 from radiance_abi.vocabulary import STANDARD
-from radiance_core.kbench import answers
+from radiance_core.kbench import answers, speed
 from radiance_core.kbench.drawing import digest, draw
 from radiance_core.kbench.fixture import Fixture, FixtureError, bundled, read, write
 from radiance_core.kbench.paging import paged, unpaged
 from radiance_core.kbench.plan import planned
 from radiance_core.kbench.record import record
+from radiance_core.kbench.replay import Drawn
 
 FIXTURES = [read(path) for path in bundled()]
 SMALL = 1 << 21
@@ -21,9 +24,64 @@ SMALL = 1 << 21
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda f: f.family)
 def test_a_fixture_holds_what_its_sizes_plan(fixture):
     """Every planned call is recorded, every op of the vocabulary is planned."""
-    want = [(c.op, dict(c.params), dict(c.weights)) for c in planned(fixture.sizes)]
-    assert [(c.op, c.params, c.weights) for c in fixture.cases] == want, "--record it again"
-    assert {op for op, _, _ in want} == set(STANDARD)
+    want = [(c.op, dict(c.params), dict(c.weights), c.past) for c in planned(fixture.sizes)]
+    found = [(c.op, c.params, c.weights, c.past) for c in fixture.cases]
+    assert found == want, "--record it again"
+    assert {op for op, *_ in want} == set(STANDARD)
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda f: f.family)
+def test_products_of_codes_are_planned_at_every_size(fixture):
+    """Each weight meets one plane and two, of one row and of more than a kernel takes at once."""
+    seen = defaultdict(set)
+    for call in planned(fixture.sizes):
+        if call.op.startswith("gemm_nt_q"):
+            seen[call.op, call.weights["b"]].add((call.params["M"], call.params["planes"]))
+    assert {op for op, _ in seen} == {"gemm_nt_q", "gemm_nt_q_add", "gemm_nt_q_bias"}
+    assert all(sizes == {(1, 1), (1, 2), (100, 1), (100, 2)} for sizes in seen.values())
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda f: f.family)
+def test_attention_is_planned_over_long_pasts(fixture):
+    """Every kind of cache is read over more than 1,100 keys, and through the family's own window.
+
+    One row and several are asked for; the keys are there in what is drawn.
+    """
+    calls = [c for c in planned(fixture.sizes) if c.op == "attn_paged" and c.past]
+    seen = {(c.params["kv_dtype"], c.params["q_len"], c.params["window"]) for c in calls}
+    windows = {0, fixture.sizes.window}
+    assert seen == {(k, most, w) for k in CACHE_DTYPES for most in (1, 33) for w in windows}
+    case = draw(STANDARD["attn_paged"], calls[0].params, {}, fixture.seed, calls[0].past)
+    assert case.array("seqused").max() > 1100
+    assert f"keys={case.array('seqused').max()}" in str(case)
+
+
+def test_what_models_issue_is_planned():
+    """Sampling is over real vocabularies, and rope pairs as files of the family have it."""
+    modes, vocabularies = defaultdict(set), defaultdict(set)
+    for fixture in FIXTURES:
+        for call in planned(fixture.sizes):
+            if call.op in ("rope", "qk_norm_rope"):
+                modes[fixture.family].add(call.params["mode"])
+            if call.op.startswith("sample_") and "n_vocab" in call.params:
+                vocabularies[fixture.family].add(call.params["n_vocab"])
+    assert vocabularies == {"gemma3": {262144}, "qwen3": {151936}, "smollm2": {49152}}
+    assert modes == {"gemma3": {"neox"}, "qwen3": {"neox"}, "smollm2": {"gptj", "neox"}}
+
+
+def test_what_is_timed():
+    """Prompts of either number of planes, and attention of one row and several over 8,192 keys."""
+    small = [f for f in FIXTURES if f.family == "smollm2"]
+    cases = Drawn(small, STANDARD)
+    products = [s for _, _, c in cases.of("gemm_nt_q") for s in speed._sizes(c)]
+    timed = {(s.params["M"], s.params["planes"]) for s in products}
+    assert timed == {(m, planes) for m in (1, 100, 256) for planes in (1, 2)}
+    long = [s for _, _, c in cases.of("attn_paged") for s in speed._sizes(paged(c, 32))]
+    long = [s for s in long if s.array("seqused").tolist() == [8192]]
+    timed = {(s.params["kv_dtype"], len(s.array("q"))) for s in long}
+    assert timed == {(k, most) for k in CACHE_DTYPES for most in (1, 33)}
+    assert all(s.params["q_len"] == len(s.array("q")) for s in long)
+    assert np.isfinite(FORMULAS["attn_paged"](long[0])["out"].value).all()
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda f: f.family)
@@ -34,7 +92,7 @@ def test_operands_are_drawn_again(fixture):
         sizes = [v for v in case.params.values() if isinstance(v, int)]
         if int(np.prod(sorted(sizes)[-2:])) > SMALL:
             continue
-        drawn = draw(STANDARD[case.op], case.params, case.weights, fixture.seed)
+        drawn = draw(STANDARD[case.op], case.params, case.weights, fixture.seed, case.past)
         assert digest(drawn) == case.operands, f"{drawn}: record the fixture again"
         seen += 1
     assert seen > 60

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from radiance_abi.encoding import Encoding
 from radiance_abi.errors import KernelError, RadianceError
 from radiance_abi.kernels import Kernel
 from radiance_abi.ops import OpSchema
@@ -12,6 +13,7 @@ from radiance_abi.testing import independence
 from radiance_abi.testing.case import Array, Case
 from radiance_abi.testing.cases import cases
 from radiance_abi.testing.formulas import FORMULAS, difference
+from radiance_abi.testing.planes import ENCODINGS
 from radiance_abi.testing.running import num_tiles, run, same_bits, shuffled_pieces
 
 _STRIDE = -4
@@ -34,6 +36,7 @@ def examine(
     schema: OpSchema,
     rng: np.random.Generator,
     count: int = 6,
+    encodings: Sequence[Encoding] = ENCODINGS,
 ) -> Outcome:
     """Run a row on generated cases and collect its faults, at most one a case.
 
@@ -43,6 +46,7 @@ def examine(
         schema: schema of its op.
         rng: where everything random comes from.
         count: least number of cases.
+        encodings: which of them a matrix is to be in.
     """
     formula = FORMULAS.get(schema.op)
     if formula is None:
@@ -52,7 +56,7 @@ def examine(
     faults: list[str] = []
     num_cases = 0
     try:
-        for case in cases(kernel, schema, rng, count):
+        for case in cases(kernel, schema, rng, count, encodings):
             num_cases += 1
             try:
                 fault = next(_faults(kernel, rows, case, rng), None)

@@ -100,7 +100,8 @@ class Case:
         weights = " ".join(
             f"{name}:{w.encoding}" for name, w in self.operands.items() if isinstance(w, Weight)
         )
-        return f"{self.schema.op} {shown} {weights}".strip()
+        keys = f"keys={self.array('seqused').max()}" if self.has("seqused") else ""
+        return " ".join(part for part in (self.schema.op, shown, weights, keys) if part)
 
 
 def operand_dtype(operand: Operand, params: Geometry) -> str:

@@ -100,9 +100,17 @@ def _row_parts(
 def _sequences(
     case: Case, results: Results, rng: np.random.Generator
 ) -> Iterator[tuple[Case, Results, str]]:
+    """Yield parts of some sequence of a ragged batch, and of the one with most keys."""
+    used = case.array("seqused")
+    for s in sorted({int(rng.integers(len(used))), int(used.argmax())}):
+        yield from _parts_of_sequence(case, results, s, rng)
+
+
+def _parts_of_sequence(
+    case: Case, results: Results, s: int, rng: np.random.Generator
+) -> Iterator[tuple[Case, Results, str]]:
     """Yield one sequence of a ragged batch, its last row, and its first rows as an earlier step."""
     cuts, used = case.array("cu_seqlens"), case.array("seqused")
-    s = int(rng.integers(len(used)))
     start, stop = int(cuts[s]), int(cuts[s + 1])
     spans = [(start, stop), (stop - 1, stop)]
     if case.integer("causal") and stop - start > 1:

@@ -1,15 +1,13 @@
 """Operands for a case: random numbers where the op computes, valid indices where it looks up."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from radiance_abi.encoding import Encoding
 from radiance_abi.kernels import Geometry, Kernel
-from radiance_abi.kv_cache import cache_dtype
 from radiance_abi.ops import Operand, OpSchema, extent
-from radiance_abi.testing import sampling_inputs
+from radiance_abi.testing import cache_inputs, sampling_inputs
 from radiance_abi.testing.case import (
     Array,
     Case,
@@ -18,7 +16,7 @@ from radiance_abi.testing.case import (
     numpy_dtype,
     operand_dtype,
 )
-from radiance_abi.testing.formulas import kv_rows
+from radiance_abi.testing.numbers import numbers
 from radiance_abi.testing.planes import VECTOR_ENCODINGS, fits, random_weight
 from radiance_abi.testing.running import geometry_of
 
@@ -49,10 +47,17 @@ def make(
     params: Geometry,
     rng: np.random.Generator,
     encoding: Encoding | None = None,
+    past: int = 0,
 ) -> Case | None:
     """Return a case with fresh operands, None when the kernel does not read what they would be.
 
-    ``encoding`` is that of weights of two dimensions; vectors take any that the kernel reads.
+    Args:
+        kernel: the row that is to read them.
+        schema: schema of its op.
+        params: what they are made for.
+        rng: where everything random comes from.
+        encoding: of weights of two dimensions; vectors take any that the kernel reads.
+        past: keys that attention has before one sequence, at least; 0 for a few.
     """
     operands: Operands = {}
     for index, operand in enumerate(schema.operands):
@@ -68,7 +73,9 @@ def make(
         else:
             operands[operand.name] = _plain_operand(operand, params, rng)
     special = _SPECIAL.get(schema.op)
-    if special is not None:
+    if past:
+        cache_inputs.attention(operands, params, rng, past)
+    elif special is not None:
         special(operands, params, rng)
     return Case(schema, params, operands)
 
@@ -97,15 +104,6 @@ def _plain_operand(operand: Operand, params: Geometry, rng: np.random.Generator)
     shape = tuple(_INDEX_ROWS if e is None else e for e in extents)
     kind = numpy_dtype(operand_dtype(operand, params))
     return numbers(shape, kind, rng)
-
-
-def numbers(shape: Sequence[int], kind: "np.dtype[np.generic]", rng: np.random.Generator) -> Array:
-    """Return numbers of one element type: floats of size about 1 with some large rows."""
-    if kind.kind in "iu":
-        limits: Any = np.iinfo(kind)
-        return rng.integers(max(limits.min, -127), min(limits.max, 127) + 1, shape).astype(kind)
-    size = np.exp(rng.normal(size=(*shape[:-1], 1)))
-    return (rng.normal(size=shape) * size).astype(np.float32).astype(kind)
 
 
 def _group_scales(operands: Operands, params: Geometry, rng: np.random.Generator) -> None:
@@ -157,78 +155,14 @@ def _rope(operands: Operands, params: Geometry, rng: np.random.Generator) -> Non
         operands["freqs"] = (10.0 ** rng.uniform(-5, 0, half)).astype(np.float32)
 
 
-def _kv_store(operands: Operands, params: Geometry, rng: np.random.Generator) -> None:
-    rows, block = int(params["M"]), int(params["block_size"])
-    pages = -(-rows // block) + 2
-    operands["kv_cache"] = _cache(pages, params, rng)
-    slots = rng.permutation(pages * block)[:rows].astype(np.int32)
-    slots[rng.random(rows) < 0.15] = -1
-    operands["slot_mapping"] = slots
-
-
-def _cache(pages: int, params: Geometry, rng: np.random.Generator) -> Array:
-    name, head_dim = str(params["kv_dtype"]), int(params["head_dim"])
-    block, heads, form = int(params["block_size"]), int(params["n_head_kv"]), cache_dtype(name)
-    shape = (pages, heads, block, form.row(head_dim))
-    if not form.packed:
-        return rng.normal(size=shape).astype(np.float32).astype(numpy_dtype(name))
-    cache = np.zeros(shape, np.uint8)
-    for part in kv_rows.parts(cache, name, head_dim):
-        for page, offset in np.ndindex(pages, block):
-            kv_rows.write(part, page, offset, numbers((heads, head_dim), np.dtype("f4"), rng))
-    return cache
-
-
-def _spoil(cache: Array, page: int, first: int, params: Geometry) -> None:
-    """Put what is no number into the slots of a page from ``first`` on."""
-    name = str(params["kv_dtype"])
-    if not cache_dtype(name).packed:
-        cache[page, :, first:] = np.nan
-        return
-    for part in kv_rows.parts(cache, name, int(params["head_dim"])):
-        for offset in range(first, cache.shape[2]):
-            part.put(page, offset, np.full((cache.shape[1], part.place.shape[1]), part.mask))
-        part.scales[page, :, first:] = np.nan if part.half.grouped else 0xFF
-
-
-def _attention(operands: Operands, params: Geometry, rng: np.random.Generator) -> None:
-    """Make a ragged batch: decode rows first, then one sequence of q_len rows, then others."""
-    most, block = int(params["q_len"]), int(params["block_size"])
-    lengths = [int(v) for v in rng.integers(1, most + 1, int(rng.integers(1, 5)))]
-    lengths[int(rng.integers(len(lengths)))] = most
-    before = [int(v) for v in rng.choice([0, 1, 15, 16, 47, 64, 90, 130], len(lengths))]
-    used = [a + b for a, b in zip(before, lengths, strict=True)]
-    width = max(-(-u // block) for u in used) + 1
-    pages = sum(-(-u // block) for u in used) + 2
-    table = np.full((len(used), width), -1, np.int32)
-    free = list(rng.permutation(pages))
-    for s, u in enumerate(used):
-        for p in range(-(-u // block)):
-            table[s, p] = free.pop()
-    heads = int(params["n_head"]) * int(params["head_dim"])
-    kind = numpy_dtype(str(params["dtype"]))
-    cache = _cache(pages, params, rng)
-    # Memory that no sequence owns may hold anything.
-    for page in free:
-        _spoil(cache, page, 0, params)
-    for s, u in enumerate(used):
-        if u % block:
-            _spoil(cache, table[s, u // block], u % block, params)
-    operands["q"] = numbers((sum(lengths), heads), kind, rng)
-    operands["kv_cache"] = cache
-    operands["block_table"] = table
-    operands["seqused"] = np.array(used, np.int32)
-    operands["cu_seqlens"] = np.cumsum([0, *lengths]).astype(np.int32)
-
-
 _SPECIAL: dict[str, Callable[[Operands, Geometry, np.random.Generator], None]] = {
     "mul": _mul,
     "gather_rows": _gather,
     "embed_lookup": _embed,
     "rope": _rope,
     "qk_norm_rope": _rope,
-    "kv_store": _kv_store,
-    "attn_paged": _attention,
+    "kv_store": cache_inputs.kv_store,
+    "attn_paged": cache_inputs.attention,
     "dequant": _group_scales,
     "gemm_nt_q": _group_scales,
     "gemm_nt_q_add": _group_scales,

@@ -60,9 +60,9 @@ def random_weight(
     """Return a weight whose values have about the given size."""
     rows, cols = rows_and_cols(shape)
     if encoding.is_plain:
-        values = rng.normal(size=(rows, cols)) * size
+        values = rng.standard_normal((rows, cols), np.float32) * np.float32(size)
         kind = encoding.codes.storage(rows, cols)[0]
-        return Weight(encoding, {"codes": values.astype(np.float32).astype(kind)}, shape)
+        return Weight(encoding, {"codes": values.astype(kind)}, shape)
     planes = {p.role: _random_plane(p, encoding, rows, cols, size, rng) for p in encoding}
     return Weight(encoding, planes, shape)
 
@@ -79,7 +79,7 @@ def _random_plane(
     if element.dlpack_code == DL_FLOAT8_E8M0FNU:
         return rng.integers(118, 128, count, dtype=np.uint8).view(numpy_dtype("e8m0"))
     if plane.role == "codes":
-        return rng.normal(size=count).astype(np.float32).astype(element.numpy)
+        return rng.standard_normal(count, np.float32).astype(element.numpy)
     # The last level of a chain brings integers of all levels down to `size`.
     chain = encoding.chain("min" if plane.role.startswith("min") else "scale")
     below = [p.element for p in (encoding.codes, *chain) if p is not plane and p.element.integer]
@@ -90,5 +90,6 @@ def _random_plane(
 def _random_integers(element: DType, count: tuple[int, int], rng: np.random.Generator) -> Array:
     bits = element.bits
     low = -(1 << (bits - 1)) if element.signed else 0
-    values = rng.integers(low, low + (1 << bits), count)
-    return values.astype(element.numpy) if element.numpy is not None else pack(values, bits)
+    kind = element.numpy or np.dtype(np.int16)
+    values = rng.integers(low, low + (1 << bits) - 1, count, kind, endpoint=True)
+    return values if element.numpy is not None else pack(values, bits)

@@ -6,8 +6,6 @@ Memory of an operand, or of each row of one that is given a pitch::
 
 Fences and gaps hold a pattern that is large as a float, so that reading them shows in a result, and
 that must still be there afterwards.
-
-One file, because what binds memory, runs a row and looks at its fences shares that drawing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,17 +49,17 @@ class Fenced:
         raw = np.full(count * kind.itemsize + 2 * FENCE_BYTES + _ALIGN, _PATTERN, np.uint8)
         start = FENCE_BYTES + -(raw.ctypes.data + FENCE_BYTES) % _ALIGN
         body = raw[start : start + count * kind.itemsize].view(kind)
-        self._raw = raw
         self.array: Array = (
             body.reshape(*shape[:-1], pitch)[..., : shape[-1]] if pitch else body.reshape(shape)
         )
-        self._mine = np.zeros(len(raw), bool)
-        mine = self._mine[start : start + count * kind.itemsize].reshape(rows, -1)
-        mine[:, : shape[-1] * kind.itemsize if pitch else None] = True
+        self._around = [raw[:start], raw[start + body.nbytes :]]
+        if gap and pitch:
+            lines = body.view(np.uint8).reshape(rows, -1)
+            self._around.append(lines[:, shape[-1] * kind.itemsize :])
 
     def intact(self) -> bool:
         """Return whether everything around the array still holds the pattern."""
-        return bool(np.all(self._raw[~self._mine] == _PATTERN))
+        return all(bool(np.all(part == _PATTERN)) for part in self._around)
 
 
 @dataclass(slots=True)
@@ -176,8 +174,15 @@ def prepared(kernel: Kernel, case: Case) -> Call:
 
 
 def num_tiles(kernel: Kernel, case: Case) -> int:
-    """Return how many pieces a call on this case has."""
-    return kernel.tiles(_bind(kernel, case, 0).call) if kernel.tiles else 1
+    """Return how many pieces a call on this case has; they may depend on the kernel's state."""
+    if kernel.tiles is None:
+        return 1
+    call = prepared(kernel, case)
+    try:
+        return kernel.tiles(call)
+    finally:
+        if kernel.fini is not None:
+            kernel.fini(call.state)
 
 
 def _bind(kernel: Kernel, case: Case, gap: int) -> _Bound:

@@ -3,10 +3,13 @@
 import numpy as np
 
 from radiance_abi.kv_cache import cache_dtype
-from radiance_abi.testing.case import F64, Case, rounded
+from radiance_abi.testing.case import F64, Array, Case, rounded
 from radiance_abi.testing.formulas import kv_rows
-from radiance_abi.testing.formulas.expected import Exact, Expected, Formula, Near
+from radiance_abi.testing.formulas.expected import F32_SLACK, Exact, Expected, Formula, Near
 from radiance_abi.testing.formulas.rows import f32_gain, norm_of
+
+_FLUSHED = float(np.finfo(np.float32).tiny)
+"""Weights of a softmax, and products with them, that are less than this may count as 0 in f32."""
 
 
 def _pairs(rotary: int, mode: str) -> list[tuple[int, int]]:
@@ -90,47 +93,58 @@ def _keys_and_values(case: Case) -> tuple[list[F64], list[F64]]:
     return both, [np.abs(x) for x in both]
 
 
-def _visible(case: Case, position: int, length: int) -> list[int]:
-    """Return the positions that a query at ``position`` sees."""
-    keys = range(position + 1) if case.integer("causal") else range(length)
+def _visible(case: Case, count: int, length: int) -> Array:
+    """Return which positions each of the last ``count`` sees, bool [count, length]."""
+    row = np.arange(length - count, length)[:, None]
+    key = np.arange(length)
     window = case.integer("window")
-    return [j for j in keys if window <= 0 or abs(position - j) < window]
+    seen = key <= row if case.integer("causal") else np.ones((count, length), bool)
+    return seen & (np.abs(row - key) < window) if window > 0 else seen
 
 
 def attn_paged(case: Case) -> Expected:
     """Softmax over the visible keys of every query."""
-    head_dim, n_head, n_kv = (case.integer(n) for n in ("head_dim", "n_head", "n_head_kv"))
+    head_dim, n_head = case.integer("head_dim"), case.integer("n_head")
     both, sizes = _keys_and_values(case)
     table, block = case.array("block_table"), case.array("kv_cache").shape[2]
     q = case.f64("q").reshape(-1, n_head, head_dim)
-    factor = case.number("scale") or head_dim**-0.5
-    cap = case.number("softcap")
     out, size = np.zeros_like(q), np.zeros_like(q)
     cuts = case.array("cu_seqlens").tolist()
     for s, length in enumerate(case.array("seqused").tolist()):
-        count = cuts[s + 1] - cuts[s]
-        for i in range(count):
-            seen = _visible(case, length - count + i, length)
-            seen = [j for j in seen if table[s, j // block] >= 0]
-            if not seen:
-                continue
-            where = np.array(seen)
-            keys, values, key_sizes, value_sizes = (
-                np.repeat(x[table[s, where // block], :, where % block], n_head // n_kv, axis=1)
-                for x in (*both, *sizes)
-            )
-            row = q[cuts[s] + i]
-            logits = factor * np.einsum("hd,jhd->hj", row, keys)
-            reach = abs(factor) * np.einsum("hd,jhd->hj", np.abs(row), key_sizes).max(axis=1)
-            if cap > 0:
-                logits = cap * np.tanh(logits / cap)
-            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            out[cuts[s] + i] = np.einsum("hj,jhd->hd", weights, values)
-            spread = np.einsum("hj,jhd->hd", weights, value_sizes)
-            size[cuts[s] + i] = spread * (1 + reach[:, None])
+        at = np.arange(length)
+        at = at[table[s, at // block] >= 0]
+        visible = _visible(case, cuts[s + 1] - cuts[s], length)[:, at]
+        at, visible = at[visible.any(axis=0)], visible[:, visible.any(axis=0)]
+        held = (x[table[s, at // block], :, at % block] for x in (*both, *sizes))
+        rows = slice(cuts[s], cuts[s + 1])
+        out[rows], size[rows] = _attended(case, q[rows], visible, *held)
     near = Near(out.reshape(len(q), -1), size.reshape(len(q), -1))
     return {"out": near, "kv_cache": Exact(case.array("kv_cache"))}
+
+
+def _attended(
+    case: Case, q: F64, visible: Array, keys: F64, values: F64, key_sizes: F64, value_sizes: F64
+) -> tuple[F64, F64]:
+    """Return what queries [i, H, D] find among keys [j, K, D], and the size of the terms."""
+    factor, cap = case.number("scale") or q.shape[-1] ** -0.5, case.number("softcap")
+    out, size = np.zeros_like(q), np.zeros_like(q)
+    some = visible.any(axis=1)  # a row that sees nothing is zeros
+    hidden = ~visible[some]
+    shared = q.shape[1] // keys.shape[1]
+    for h in range(q.shape[1] if some.any() else 0):
+        k = h // shared
+        logits = factor * (q[some, h] @ keys[:, k].T)
+        sizes = abs(factor) * (np.abs(q[some, h]) @ key_sizes[:, k].T)
+        reach = np.where(hidden, 0, sizes).max(axis=1, keepdims=True)
+        if cap > 0:
+            logits = cap * np.tanh(logits / cap)
+        logits = np.where(hidden, -np.inf, logits)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        out[some, h] = weights @ values[:, k]
+        size[some, h] = (weights @ value_sizes[:, k]) * (1 + reach)
+        size[some, h] += _FLUSHED / F32_SLACK * (visible[some] @ (value_sizes[:, k] + 1))
+    return out, size
 
 
 FORMULAS: dict[str, Formula] = {

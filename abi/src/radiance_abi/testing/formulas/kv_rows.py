@@ -44,11 +44,14 @@ class Part:
         pieces = (self.codes[..., self.place] >> self.shift) & self.mask
         return pieces.astype(np.uint8)
 
-    def put(self, page: int, offset: int, pieces: Array) -> None:
-        """Set the pieces [K, n] of one slot; what its bytes hold of other slots stays."""
+    def put(self, page: int | slice, offset: int, pieces: Array) -> None:
+        """Set the pieces [..., K, n] of one slot of a page, or of each page of a slice.
+
+        What the bytes of a slot hold of other slots stays.
+        """
         place, shift = self.place[offset], self.shift[offset]
-        kept = self.codes[page][:, place] & ~(self.mask << shift)
-        self.codes[page][:, place] = kept | pieces.astype(np.int64) << shift
+        kept = self.codes[page][..., place] & ~(self.mask << shift)
+        self.codes[page][..., place] = kept | pieces.astype(np.int64) << shift
 
 
 def _shares_bytes(half: Half) -> bool:
@@ -94,12 +97,12 @@ def parts(cache: Array, kv_dtype: str, head_dim: int) -> list[Part]:
     ]
 
 
-def write(part: Part, page: int, offset: int, rows: F32) -> None:
-    """Store ``rows`` f32 [K, D] of one token, one row a head."""
+def write(part: Part, page: int | slice, offset: int, rows: F32) -> None:
+    """Store ``rows`` f32 [..., K, D], one row a head, at one slot of a page or of several."""
     x = np.clip(rows, -LARGEST, LARGEST)
     if part.half.rotated:
-        count = rotation(rows.shape[1])
-        x = _transformed(x.reshape(len(x), -1, count)) * np.float32(4 / count)
+        count = rotation(rows.shape[-1])
+        x = _transformed(x.reshape(*x.shape[:-1], -1, count)) * np.float32(4 / count)
         x = x.reshape(rows.shape)
     pieces, scales = _integers(x, part.half) if part.half.grouped else _e4m3(x)
     part.put(page, offset, pieces)
@@ -148,9 +151,9 @@ def _transformed(groups: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _e4m3(x: F32) -> tuple[Array, Array]:
-    """Return E4M3 codes [K, D] and the biased exponent [K, 1] of the power that they are times.
+    """Return E4M3 codes [..., K, D] and biased exponents [..., K, 1] of powers that they are times.
 
-    It is the least power of two by which the largest magnitude comes to 448 at most.
+    A power is the least power of two by which the largest magnitude comes to 448 at most.
     """
     most = np.abs(x).max(axis=-1, keepdims=True)
     fraction, exponent = np.frexp(np.where(np.isnan(most), 0, most))  # most = fraction * 2^exponent
@@ -163,9 +166,9 @@ def _e4m3(x: F32) -> tuple[Array, Array]:
 
 
 def _integers(x: F32, half: Half) -> tuple[Array, Array]:
-    """Return the pieces [K, n] of codes and f16 scales [K, D / 32] of groups."""
+    """Return the pieces [..., K, n] of codes and f16 scales [..., K, D / 32] of groups."""
     most = 2 ** (half.bits - 1)
-    y = x.reshape(len(x), -1, GROUP)
+    y = x.reshape(*x.shape[:-1], -1, GROUP)
     high, low = y.max(axis=-1), y.min(axis=-1)
     # The number of largest magnitude gets the one code without an opposite.
     scale = (np.where(high >= -low, high, low) / np.float32(-most)).astype(np.float16)
@@ -180,7 +183,7 @@ def _integers(x: F32, half: Half) -> tuple[Array, Array]:
         pieces = np.concatenate(list(_planes(codes, half.bits)), axis=-1)
     else:
         pieces = (codes - most) & 255 if half.signed else codes
-    return pieces.reshape(len(x), -1), scale
+    return pieces.reshape(*x.shape[:-1], -1), scale
 
 
 def _planes(codes: Array, bits: int) -> Iterator[Array]:

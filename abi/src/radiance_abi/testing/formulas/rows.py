@@ -1,7 +1,4 @@
-"""Formulas of ops that look at one row at a time.
-
-One file, because it is a list: a formula is a few lines.
-"""
+"""Formulas of ops that look at one row at a time."""
 
 import math
 
