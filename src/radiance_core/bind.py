@@ -1,4 +1,7 @@
-"""Bind: resolved nodes become a flat step program over a table of base addresses."""
+"""Bind: resolved nodes become a flat step program over a table of base addresses.
+
+One file, because it is one stage: most of it a class with a method for each kind of operand.
+"""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Kernel rows and kernel libraries: what a kernel plugin hands to the core."""
+"""Kernel rows and kernel libraries: what a kernel plugin hands to the core.
+
+One file, because it is all that a kernel library in Python knows of the core.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,6 +14,8 @@ Spelling, one op a line::
   type, and without one the operand has the type that the param ``dtype`` names.
 - a pool whose type is ``:kv_dtype`` has the extent ``kv_row``: what ``radiance_abi.kv_cache`` says
   that a slot of one head takes, in elements of the type that it says.
+
+One file, because the spelling, what it means and its parser are read together.
 """
 
 import re

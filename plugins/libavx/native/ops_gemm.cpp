@@ -196,13 +196,14 @@ int layout(const RadGeometry *g, int operand, const RadEncoding *encoding, RadLa
 const RadConstraint where[] = {RAD_IN("dtype", "f32")};
 const RadConstraint where_bias[] = {RAD_IN("dtype", "f32"), RAD_IN("act", "none gelu gelu_tanh")};
 
-#define LIBAVX_ROW(op_name, form, conditions, chain)                                                \
-    {                                                                                               \
-        RAD_KERNEL(op_name, "packed_f32"), .where = conditions,                                     \
-        .num_where = int(sizeof(conditions) / sizeof(conditions[0])), .num_axes = num_product_axes, \
-        .axes = product_axes, .tiles = tiles<form>, .run = run<form>, .scratch = scratch,           \
-        .init = init_tuned, .fini = fini_tuned, .layout = layout, .relayout = relayout_weight,      \
-        .unrelayout = unrelayout_weight, .replaces = chain                                          \
+#define LIBAVX_ROW(op_name, form, conditions, chain)                                    \
+    {                                                                                   \
+        RAD_KERNEL(op_name, "packed_f32"), .where = conditions,                         \
+        .num_where = int(sizeof(conditions) / sizeof(conditions[0])),                   \
+        .num_axes = num_product_axes, .axes = product_axes, .tiles = tiles<form>,       \
+        .run = run<form>, .scratch = scratch, .init = init_tuned, .fini = fini_tuned,   \
+        .layout = layout, .relayout = relayout_weight, .unrelayout = unrelayout_weight, \
+        .replaces = chain                                                               \
     }
 // No op adds a bias to each row, so BIAS rows have no chain to claim.
 const RadKernel rows[] = {

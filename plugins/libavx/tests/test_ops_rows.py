@@ -273,9 +273,7 @@ def test_every_fusion_claims_its_chain(levels: Any) -> None:
     for level in levels:
         fused = [r for r in level.rows if r.c.replaces]
         names = [r.name if r.op in r.name else r.op for r in fused]
-        claims = {
-            n: r.ffi.string(r.c.replaces).decode() for n, r in zip(names, fused, strict=True)
-        }
+        claims = {n: r.ffi.string(r.c.replaces).decode() for n, r in zip(names, fused, strict=True)}
         assert claims == CHAINS
 
 

@@ -1,4 +1,7 @@
-"""The border between the engine and whoever asks it for text: HTTP server, chat command."""
+"""The border between the engine and whoever asks it for text: HTTP server, chat command.
+
+One file, because it is the whole border: values and protocols, and nothing that runs.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""The engine's thread: takes requests in, runs steps, hands tokens out; never dies silently."""
+"""The engine's thread: takes requests in, runs steps, hands tokens out; never dies silently.
+
+One file, because the order in which that thread does things is what there is to read.
+"""
 
 import threading
 import time

@@ -1,4 +1,7 @@
-"""The engine as its front ends see it: asynchronous, bounded, truthful about its thread."""
+"""The engine as its front ends see it: asynchronous, bounded, truthful about its thread.
+
+One file, because it is one class of short methods over one engine.
+"""
 
 import asyncio
 import secrets

@@ -1,4 +1,7 @@
-"""The graph that an architecture declares into; it records, infers and checks."""
+"""The graph that an architecture declares into; it records, infers and checks.
+
+One file, because it is one class with a method for each kind of declaration.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

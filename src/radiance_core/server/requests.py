@@ -1,4 +1,7 @@
-"""The bodies of generation requests as typed values, and the sampling they ask for."""
+"""The bodies of generation requests as typed values, and the sampling they ask for.
+
+One file, because fields, their checks and what they come to change together.
+"""
 
 import re
 import secrets

@@ -1,6 +1,8 @@
 """The vocabulary keys of a GGUF file, checked once, as one frozen value.
 
 Nothing here is trusted: a file may hold any type and any length under any key.
+
+One file, because each key is a reader of a few lines.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The parent's side of the template process: start, ask within a time, kill, start again."""
+"""The parent's side of the template process: start, ask within a time, kill, start again.
+
+One file, because both directions of the talk and its end have one state.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The tokenizer: text to ids and ids to bytes, the same for every source of vocabulary."""
+"""The tokenizer: text to ids and ids to bytes, the same for every source of vocabulary.
+
+One file, because the directions, to ids and to bytes, have to agree on one vocabulary.
+"""
 
 import codecs
 import json

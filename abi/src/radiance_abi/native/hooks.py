@@ -2,6 +2,8 @@
 
 Each call costs some microseconds of marshalling and releases the GIL while C runs. The step
 executor does not come through here: it calls the row itself.
+
+One file, because each hook is a few lines that marshal like those beside them.
 """
 
 import threading

@@ -6,6 +6,8 @@ Memory of an operand, or of each row of one that is given a pitch::
 
 Fences and gaps hold a pattern that is large as a float, so that reading them shows in a result, and
 that must still be there afterwards.
+
+One file, because what binds memory, runs a row and looks at its fences shares that drawing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Formulas of ops that look at one row at a time."""
+"""Formulas of ops that look at one row at a time.
+
+One file, because it is a list: a formula is a few lines.
+"""
 
 import math
 
