@@ -99,10 +99,11 @@ LIBAVX_INLINE void transpose(f32x16 *rows)
 
 // Keys as `depth` * 16 rows of page_keys floats.
 template <class S>
-__attribute__((noinline)) void widen_keys(const S &k, int depth, float *out)
+__attribute__((noinline)) void widen_keys(const S &k, int depth, float *out, const Ahead &ahead)
 {
     for (int j = 0; j < page_keys; j += 16)
         for (int d = 0; d < depth; d += S::step) {
+            ahead.fetch_keys((j / 16 * depth + d) / S::step, 2 * depth / S::step);
             f32x16 x[S::step][16];
             LIBAVX_UNROLLED(i, 16)
             {
@@ -121,14 +122,16 @@ __attribute__((noinline)) void widen_keys(const S &k, int depth, float *out)
 
 // Values as page_keys rows of `depth` * 16 floats.
 template <class S>
-__attribute__((noinline)) void widen_values(const S &v, int depth, float *out)
+__attribute__((noinline)) void widen_values(const S &v, int depth, float *out, const Ahead &ahead)
 {
-    for (int j = 0; j < page_keys; j++)
+    for (int j = 0; j < page_keys; j++) {
+        ahead.fetch_values(j, page_keys);
         for (int d = 0; d < depth; d += S::step) {
             f32x16 y[S::step];
             v.load(j, d, y);
             LIBAVX_UNROLLED(u, S::step) f32_store(out + (j * depth + d + u) * 16, y[u]);
         }
+    }
 }
 
 // x_i of `ops_attention_page.h` for NQ queries and so many times 16 keys; `q` and `keys` begin at

@@ -34,7 +34,7 @@ LIBAVX_INLINE f32x16 fold_pairs(f32x16 a, f32x16 b)
 }
 #else
 constexpr int value_queries = 3, value_lanes = 2;  // 12 of 16, two a lane group
-constexpr int key_queries = 2, packed_queries = 3, key_columns = 2;
+constexpr int key_queries = 3, packed_queries = 3, key_columns = 2;
 LIBAVX_INLINE f32x16 fold16(f32x16 a, f32x16 b)
 {
     return {_mm256_add_ps(a.l, a.h), _mm256_add_ps(b.l, b.h)};
@@ -54,9 +54,10 @@ LIBAVX_INLINE f32x16 fold_pairs(f32x16 a, f32x16 b)
 }
 #endif
 
-// Four keys, 4 apart, against NQ queries: lane 4 m + i is x_i of key `first` + 4 m.
+// Four keys, 4 apart, against NQ queries: lane 4 m + i is x_i of key `first` + 4 m. As many keys at
+// a time as there are registers for their sums.
 template <class S, int NQ, int known_depth>
-LIBAVX_INLINE void score_four(const float *q, S k, int first, int some_depth, f32x16 *out)
+LIBAVX_INLINE void score_columns(const float *q, S k, int first, int some_depth, f32x16 *out)
 {
     const int depth = known_depth ? known_depth : some_depth;
     f32x16 folded[NQ][2];
@@ -86,6 +87,52 @@ LIBAVX_INLINE void score_four(const float *q, S k, int first, int some_depth, f3
     }
     LIBAVX_UNROLLED(i, NQ) out[i] = fold8(folded[i][0], folded[i][1]);
 }
+
+#if defined(__AVX512F__)
+template <class S, int NQ, int known_depth>
+LIBAVX_INLINE void score_four(const float *q, S k, int first, int depth, f32x16 *out)
+{
+    score_columns<S, NQ, known_depth>(q, k, first, depth, out);
+}
+#else
+// Eight of sixteen lanes of all four keys: their sums, a number of each query and one of a key are
+// as many as there are registers.
+template <class S, int NQ, bool high>
+LIBAVX_INLINE void score_half(const float *q, S k, int first, int depth, __m256 (&sum)[NQ][4])
+{
+    LIBAVX_UNROLLED(i, NQ) LIBAVX_UNROLLED(c, 4) sum[i][c] = _mm256_setzero_ps();
+#pragma GCC unroll 1  // several at once would be more numbers than registers
+    for (int d = 0; d < depth; d++) {
+        __m256 x[NQ];
+        LIBAVX_UNROLLED(i, NQ) x[i] = _mm256_loadu_ps(q + (i * depth + d) * 16 + 8 * high);
+        LIBAVX_UNROLLED(c, 4)
+        {
+            f32x16 both;
+            k.load(first + 4 * c, d, &both);
+            __m256 y = high ? both.h : both.l;
+            asm("" : "+x"(y));  // GCC would load it again for each product
+            LIBAVX_UNROLLED(i, NQ) sum[i][c] = _mm256_fmadd_ps(x[i], y, sum[i][c]);
+        }
+    }
+}
+template <class S, int NQ, int known_depth>
+LIBAVX_INLINE void score_four(const float *q, S k, int first, int depth, f32x16 *out)
+{
+    if constexpr (!S::by_halves || NQ > 3) {
+        score_columns<S, NQ, known_depth>(q, k, first, depth, out);
+    } else {
+        __m256 low[NQ][4], high[NQ][4];
+        score_half<S, NQ, false>(q, k, first, known_depth ? known_depth : depth, low);
+        score_half<S, NQ, true>(q, k, first, known_depth ? known_depth : depth, high);
+        LIBAVX_UNROLLED(i, NQ)
+        {
+            __m256 x[4];
+            LIBAVX_UNROLLED(c, 4) x[c] = _mm256_add_ps(low[i][c], high[i][c]);
+            out[i] = {fold_halves(x[0], x[1]), fold_halves(x[2], x[3])};
+        }
+    }
+}
+#endif
 
 // scores[i][j] = q[i] . k[j] for NQ queries (rows of `depth` * 16 floats) and the page's keys.
 template <class S, int NQ, int known_depth>

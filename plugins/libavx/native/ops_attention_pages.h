@@ -156,9 +156,13 @@ private:
         while (first < last && !Seen(w.items[first], view.key).any()) first++;
         while (first < last && !Seen(w.items[last - 1], view.key).any()) last--;
         if (first == last) return;
-        widen_keys(k, int(shape.depth), w.keys);
-        widen_values(v, int(shape.depth), w.values);
-        score_block(w.q, w.keys, int(shape.depth), first, last, w.scores, view.ahead);
+        // What comes next is fetched bit by bit where most of the time goes.
+        const bool many = last - first > 8 * tile_queries;
+        const Ahead none, &beside = many ? none : view.ahead;
+        widen_keys(k, int(shape.depth), w.keys, beside);
+        widen_values(v, int(shape.depth), w.values, beside);
+        score_block(w.q, w.keys, int(shape.depth), first, last, w.scores,
+                    many ? view.ahead : none);
         weigh_items(first, last, factors, view.key, w);
         add_block<V::grouped>(first, last, view.key, w);
     }

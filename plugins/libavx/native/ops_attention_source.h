@@ -1,7 +1,8 @@
 // Where the keys or the values of one page are read from, sixteen lanes or a group at a time.
 //
 // A source has `load(j, d, out)`: `step` times sixteen floats of slot j from the d-th sixteen on.
-// `grouped` says that what it gives is yet to be multiplied by a scale of each 32 numbers.
+// `grouped` says that what it gives is yet to be multiplied by a scale of each 32 numbers;
+// `by_halves` that eight lanes cost half as much as sixteen.
 #ifndef LIBAVX_OPS_ATTENTION_SOURCE_H_
 #define LIBAVX_OPS_ATTENTION_SOURCE_H_
 
@@ -17,6 +18,7 @@ template <class E, bool has_groups = false>
 struct Plain {
     static constexpr int step = 1;
     static constexpr bool grouped = has_groups;
+    static constexpr bool by_halves = sizeof(typename E::type) > 1;
     const typename E::type *at;
     int64_t stride;
 
@@ -27,7 +29,7 @@ struct Plain {
 template <class E>
 struct Ragged {
     static constexpr int step = 1;
-    static constexpr bool grouped = false;
+    static constexpr bool grouped = false, by_halves = false;
     const typename E::type *at;
     int64_t stride, dim;
 
@@ -41,7 +43,7 @@ struct Ragged {
 template <int bits, bool scaled>
 struct Integers {
     static constexpr int step = 2;
-    static constexpr bool grouped = !scaled;
+    static constexpr bool grouped = !scaled, by_halves = false;
     const uint8_t *at;
     int64_t stride;
     const float *scales;
@@ -69,6 +71,15 @@ struct Ahead {
         const int64_t end = last * part_bytes;
         for (int64_t i = first * part_bytes; i < end; i += 64)
             asm volatile("prefetcht1 %0" : : "m"(at[i]));
+    }
+    // The half that goes with step `step` of `steps` over the keys, and over the values.
+    void fetch_keys(int step, int steps) const
+    {
+        fetch(parts / 2 * step / steps, parts / 2 * (step + 1) / steps);
+    }
+    void fetch_values(int step, int steps) const
+    {
+        fetch(parts / 2 + parts / 2 * step / steps, parts / 2 + parts / 2 * (step + 1) / steps);
     }
 };
 

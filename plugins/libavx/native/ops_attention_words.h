@@ -29,11 +29,13 @@ LIBAVX_INLINE i32x16 words_load(const uint8_t *p, int64_t index)
 }
 
 // Keys as `depth` * 16 rows of page_keys floats. Every step is exact.
-__attribute__((noinline)) void widen_keys(const KeyWords &k, int depth, float *out)
+__attribute__((noinline)) void widen_keys(const KeyWords &k, int depth, float *out,
+                                          const Ahead &ahead)
 {
     constexpr int group_words = cache_group / 4;
     for (int g = 0; g < depth / 2; g++)
         for (int j = 0; j < page_keys; j += 16) {
+            ahead.fetch_keys(2 * g + j / 16, depth);
             const f32x16 scale = f32_load(k.scales + g * page_keys + j);
             const f32x16 zero = scale * f32_set(-128.0f);
             for (int word = g * group_words; word < (g + 1) * group_words; word++) {
@@ -50,12 +52,15 @@ __attribute__((noinline)) void widen_keys(const KeyWords &k, int depth, float *o
 
 // Values as page_keys rows of `depth` * 16 floats. A byte with a sign is read where the word's is.
 template <int bits>
-__attribute__((noinline)) void widen_values(const ValueWords<bits> &v, int depth, float *out)
+__attribute__((noinline)) void widen_values(const ValueWords<bits> &v, int depth, float *out,
+                                            const Ahead &ahead)
 {
+    constexpr int slots = 32 / bits;
     const int dim = depth * 16;
-    for (int j = 0; j < page_keys; j += 32 / bits)
+    for (int j = 0; j < page_keys; j += slots) {
+        ahead.fetch_values(j / slots, page_keys / slots);
         for (int d = 0; d < dim; d += 16) {
-            i32x16 x = words_load(v.at, j / (32 / bits) * dim + d);
+            i32x16 x = words_load(v.at, j / slots * dim + d);
             float *to = out + j * dim + d;
             LIBAVX_UNROLLED(i, 4)
             {
@@ -70,6 +75,7 @@ __attribute__((noinline)) void widen_values(const ValueWords<bits> &v, int depth
                 }
             }
         }
+    }
 }
 
 }  // namespace
