@@ -81,9 +81,13 @@ def speeds(library: str, kernel: Kernel, drawn: Drawn, threads: int) -> Iterator
 
 
 def _sizes(case: Case) -> Iterator[Case]:
-    """Yield a case; a product of one row also as that of a prompt, a long past as a longer one."""
+    """Yield a case; a product of one row also as that of a prompt, a long past as a longer one.
+
+    Behind a window a longer past is not read.
+    """
     yield case
-    if case.schema.op == "attn_paged" and case.array("seqused").max() > LONG_PAST:
+    full = case.schema.op == "attn_paged" and not case.integer("window")
+    if full and case.array("seqused").max() > LONG_PAST:
         yield _lengthened(case)
     if _products(case) and case.integer("M") == 1:
         repeated = {
