@@ -33,7 +33,6 @@ LIBAVX_INLINE void u8_store64(void *p, u8x64 a) { _mm512_storeu_si512(p, a.v); }
 LIBAVX_INLINE u8x64 u8_set(int x) { return {_mm512_set1_epi8(char(x))}; }
 LIBAVX_INLINE u8x64 operator&(u8x64 a, u8x64 b) { return {_mm512_and_si512(a.v, b.v)}; }
 LIBAVX_INLINE u8x64 operator|(u8x64 a, u8x64 b) { return {_mm512_or_si512(a.v, b.v)}; }
-LIBAVX_INLINE u8x64 operator^(u8x64 a, u8x64 b) { return {_mm512_xor_si512(a.v, b.v)}; }
 // Shift of 16-bit items; callers mask what crossed a byte.
 template <int n> LIBAVX_INLINE u8x64 shift_right(u8x64 a)
 {
@@ -73,10 +72,6 @@ LIBAVX_INLINE u8x64 operator&(u8x64 a, u8x64 b)
 LIBAVX_INLINE u8x64 operator|(u8x64 a, u8x64 b)
 {
     return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)};
-}
-LIBAVX_INLINE u8x64 operator^(u8x64 a, u8x64 b)
-{
-    return {_mm256_xor_si256(a.l, b.l), _mm256_xor_si256(a.h, b.h)};
 }
 template <int n> LIBAVX_INLINE u8x64 shift_right(u8x64 a)
 {
