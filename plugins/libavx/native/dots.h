@@ -24,7 +24,7 @@ struct Tile {
     const int8_t *a;
     int64_t plane_step, group_step;
     const float *scale;  // [group][token]
-    // [sub-group][token]: -offset * sum of a, over both planes; read for signed codes, and for
+    // [sub-group][token]: -offset * sum of a, over all planes; read for signed codes, and for
     // words, from whose folded quads the tokens' own products are subtracted.
     const int32_t *start;
     const float *min_factor;  // [sub-group][token]: scale_a * sum of a; read where there are minima

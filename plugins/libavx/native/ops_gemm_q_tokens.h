@@ -70,24 +70,10 @@ Scratch cut_scratch(uint8_t *at, int64_t tokens, int64_t cols, int64_t planes)
     s.low = take<int32_t>(&at, cols / 16 + 6);
     s.own = take<int32_t>(&at, chunk);  // as many as scales
     s.own_of_token = take<uint32_t>(&at, cols / 16);
-    s.a = take<int8_t>(&at, m * planes * cols);
+    s.a = take<int8_t>(&at, m * column_bytes(planes) * cols);
     s.codes = take<uint8_t>(&at, block_rows * chunk);
     s.bytes = at - begin;
     return s;
-}
-
-// The tile of a piece's `tokens` tokens from `first` on, as pack_tile leaves it.
-Tile tile_of(const Product &p, const Scratch &s, const Piece &piece, int64_t first, int64_t tokens)
-{
-    const int64_t subs = p.cols / p.w.format.sub();
-    if (tokens == 1)
-        return {p.a.row(piece.first_token + first), p.cols, group_cols,
-                p.a_scale.row(piece.first_token + first), s.start + first * subs,
-                s.factor + first * subs};
-    // Planes of bytes and words take the same room.
-    return {s.a + first * p.planes * p.cols, tokens * group_cols, p.planes * tokens * group_cols,
-            s.a_scale + first * (p.cols / group_cols), s.start + first * subs,
-            s.factor + first * subs};
 }
 
 // Sums of a token's codes by sub-groups, over both planes.
@@ -105,6 +91,21 @@ const int32_t *sums_of(const Product &p, int64_t token, const Scratch &s)
 bool packs_words(const Product &p, int64_t tokens)
 {
     return makes_words(p.planes, tokens, has_pairs_of(p.w.format));
+}
+
+// The tile of a piece's `tokens` tokens from `first` on, as pack_tile leaves it.
+Tile tile_of(const Product &p, const Scratch &s, const Piece &piece, int64_t first, int64_t tokens)
+{
+    const int64_t subs = p.cols / p.w.format.sub();
+    if (tokens == 1)
+        return {p.a.row(piece.first_token + first), p.cols, group_cols,
+                p.a_scale.row(piece.first_token + first), s.start + first * subs,
+                s.factor + first * subs};
+    const int64_t plane_step = tokens * group_cols;
+    return {s.a + first * column_bytes(p.planes) * p.cols, plane_step,
+            (packs_words(p, tokens) ? 2 : p.planes) * plane_step,
+            s.a_scale + first * (p.cols / group_cols), s.start + first * subs,
+            s.factor + first * subs};
 }
 
 // What goes with a token's codes, as the first of a tile of `tokens`.
@@ -131,13 +132,15 @@ void pack_codes(const Product &p, const Scratch &s, int64_t token, int8_t *tile,
                 int64_t tokens)
 {
     const int64_t step = tokens * group_cols;
-    const int8_t *high = p.a.row(token);
-    if (packs_words(p, tokens))
-        return pack_words(high, high + p.cols, p.cols, group_cols / p.w.format.sub(),
-                          tile + 2 * index * group_cols, 2 * step, s.own_of_token);
+    const int8_t *row = p.a.row(token);
+    if (packs_words(p, tokens)) {
+        const auto pack = p.planes == 1 ? pack_words<1> : pack_words<2>;
+        return pack(row, p.cols, group_cols / p.w.format.sub(), tile + 2 * index * group_cols,
+                    2 * step, s.own_of_token);
+    }
     int8_t *a = tile + index * group_cols;
     for (int64_t plane = 0; plane < p.planes; plane++) {
-        const int8_t *codes = high + plane * p.cols;
+        const int8_t *codes = row + plane * p.cols;
         int8_t *to = a + plane * step;
         for (int64_t k = 0; k < p.cols; k += group_cols, to += p.planes * step)
             memcpy(to, codes + k, group_cols);
@@ -152,7 +155,8 @@ void pack_tile(const Product &p, const Scratch &s, const Piece &piece, int64_t i
     const int64_t subs = p.cols / p.w.format.sub(), groups = p.cols / group_cols;
     for (int64_t t = 0; t < count; t++) {
         const int64_t token = piece.first_token + t0 + t;
-        if (count > 1) pack_codes(p, s, token, s.a + t0 * p.planes * p.cols, t, count);
+        if (count > 1) pack_codes(p, s, token, s.a + t0 * column_bytes(p.planes) * p.cols, t,
+                                  count);
         pack_sums(p, s, token, s.start + t0 * subs + t, s.factor + t0 * subs + t, count);
         if (count == 1) continue;
         const float *scales = p.a_scale.row(token);

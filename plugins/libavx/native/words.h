@@ -1,7 +1,8 @@
-// Products of two planes at once: activations as 16-bit codes 128 * high + low, weights widened to
-// pairs of 16 bits.
+// Products of words: activations as 16-bit codes, of two planes 128 * high + low, and weights
+// widened to pairs of 16 bits.
 //
-// Of every other quad the products are folded (Winograd's inner product, 1968): of columns 0..3
+// With VNNI every other quad's products are folded (Winograd's inner product, 1968), for columns
+// 0..3:
 //
 //     a0 w0 + a1 w1 = (a0 + w1)(a1 + w0) - a0 a1 - w0 w1,      a2 w2 + a3 w3 likewise
 //
@@ -14,6 +15,7 @@
 
 #include "codes.h"
 #include "format.h"
+#include "pairs.h"
 #include "products.h"
 
 namespace libavx::LIBAVX_LEVEL {
@@ -24,16 +26,27 @@ constexpr int64_t words_from = 4;  // tokens of a tile; fewer do not repay the w
 constexpr int64_t words_from = 2;
 #endif
 
-// Whether a tile's products are made of words. Pairs are as fast, and faster where both planes' are
-// summed in one go.
+// Whether a tile's products are made of words. Of two planes pairs are as fast, and faster where
+// both planes' are summed in one go; of one plane pairs are, and `vpdpbusd` is, but wide codes
+// without either take words.
 constexpr bool makes_words(int64_t planes, int64_t tokens, bool pairs)
 {
-    return planes == 2 && tokens >= words_from && !(pairs && 2 * tokens <= max_tile);
+    if (planes == 1) return has_pairs && !pairs && tokens >= words_from;
+    return tokens >= words_from && !(pairs && 2 * tokens <= max_tile);
 }
+
+// Bytes of a column of a tile's tokens at most: words have two.
+constexpr int64_t column_bytes(int64_t planes) { return has_pairs ? 2 : planes; }
 
 constexpr int64_t quad_bytes = 8;  // a token's quad: its columns 0, 2, 1, 3 as 16-bit codes
 
-constexpr bool is_folded(int quad) { return quad % 2 == 0; }
+#if defined(__AVX512VNNI__)
+constexpr bool folds = true;
+#else
+constexpr bool folds = false;  // each multiplication has an addition of its own, so none are idle
+#endif
+
+constexpr bool is_folded(int quad) { return folds && quad % 2 == 0; }
 
 #if defined(__AVX512F__)
 
@@ -126,33 +139,42 @@ static inline void own_products(const uint8_t *codes, int64_t groups, int64_t su
     }
 }
 
-// Sixteen columns of both planes as codes, and in each quad's first lane its a0 a1 + a2 a3.
+// Sixteen columns of both planes, or of the low one alone, as codes, and in each quad's first lane
+// its a0 a1 + a2 a3.
+template <int planes>
 LIBAVX_INLINE __m256i join_planes(const int8_t *high, const int8_t *low, int8_t *to)
 {
     const __m128i eight = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
     const __m256i order = _mm256_broadcastsi128_si256(eight);
-    const __m256i h =
-        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(high)));
-    const __m256i l = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(low)));
-    const __m256i code = _mm256_shuffle_epi8(_mm256_add_epi16(_mm256_slli_epi16(h, 7), l), order);
+    __m256i code = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(low)));
+    if constexpr (planes == 2) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(high));
+        code = _mm256_add_epi16(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7), code);
+    }
+    code = _mm256_shuffle_epi8(code, order);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), code);
     return _mm256_madd_epi16(code, _mm256_shuffle_epi32(code, 0xb1));
 }
 
 LIBAVX_INLINE uint32_t sum_of_folded(__m256i products)  // quads 0 and 2 of four
 {
+    if constexpr (!folds) return 0;
     return uint32_t(_mm256_extract_epi32(products, 0)) +
            uint32_t(_mm256_extract_epi32(products, 4));
 }
-static_assert(is_folded(0) && !is_folded(1) && is_folded(2) && !is_folded(3) && is_folded(4));
+static_assert(!folds || (is_folded(0) && !is_folded(1) && is_folded(2) && !is_folded(3)));
 
-// Packs a token's codes, groups `step` bytes apart, and sums a0 a1 by sub-groups, modulo 2^32.
-static inline void pack_words(const int8_t *high, const int8_t *low, int64_t cols, int64_t subs,
-                              int8_t *to, int64_t step, uint32_t *own)
+// Packs a token's row of planes, groups `step` bytes apart, and sums a0 a1 by sub-groups, modulo
+// 2^32.
+template <int planes>
+static void pack_words(const int8_t *row, int64_t cols, int64_t subs, int8_t *to, int64_t step,
+                       uint32_t *own)
 {
+    const int8_t *high = row, *low = row + (planes - 1) * cols;
     for (int64_t k = 0; k < cols; k += group_cols, to += step) {
-        const uint32_t first = sum_of_folded(join_planes(high + k, low + k, to));
-        const uint32_t second = sum_of_folded(join_planes(high + k + 16, low + k + 16, to + 32));
+        const uint32_t first = sum_of_folded(join_planes<planes>(high + k, low + k, to));
+        const uint32_t second =
+            sum_of_folded(join_planes<planes>(high + k + 16, low + k + 16, to + 32));
         if (subs == 1) {
             *own++ = first + second;
         } else {
