@@ -25,12 +25,22 @@ from radiance_core.hardware import machine
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from comparison import ceilings, plot, table
+from comparison.contenders import contenders
 from comparison.model_files import MODELS, ModelFile, find_files
 from comparison.one_file import FIRST, compare
 from comparison.page import around, put_into
 from comparison.quiet import Rests, pin
 from comparison.rounds import Compared
+from comparison.servers import servers
 from peers import CACHE, Making
+
+
+def names() -> list[str]:
+    """Return those of all contenders and servers."""
+    any_program = Path(sys.executable)
+    rivals = contenders(any_program, any_program)
+    hosts = servers(any_program, any_program, any_program, 1)
+    return list(dict.fromkeys(r.name for r in [*rivals, *hosts]))
 
 
 def parsed() -> argparse.Namespace:
@@ -73,6 +83,14 @@ def parsed() -> argparse.Namespace:
             around(options.page)  # sooner than after twenty minutes
         except (OSError, ValueError) as error:
             parser.error(str(error))
+    try:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.touch()
+    except OSError as error:
+        parser.error(f"--json: cannot write {options.json}: {error}")
+    known = names()
+    if unknown := [n for n in options.only or [] if n not in known]:
+        parser.error(f"--only: expected {', '.join(known)}; got {', '.join(unknown)}")
     return options
 
 
@@ -91,8 +109,9 @@ class Run:
     def add(self, file: ModelFile, compared: Compared) -> None:
         """Take what one file gave, and the machine's ceilings after it."""
         self.results.append(compared)
-        if file.path is not None:
-            self.sizes[file.name] = file.path.stat().st_size
+        if file.path is None:
+            return  # nothing was measured
+        self.sizes[file.name] = file.path.stat().st_size
         measure = lambda: self.peaks.append(ceilings.measure(self.options.threads))  # noqa: E731
         compared.attempt("the machine's ceilings afterwards", measure)
 
@@ -114,7 +133,6 @@ class Run:
 
     def keep(self, text: str = "") -> None:
         """Write all values."""
-        self.options.json.parent.mkdir(parents=True, exist_ok=True)
         peaks, files = asdict(ceilings.best(self.peaks)), [asdict(c) for c in self.results]
         where = {"features": machine().features, "peaks": peaks}
         values = json.dumps({**where, "files": files, "text": text}, indent=1)

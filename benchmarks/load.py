@@ -127,13 +127,13 @@ async def _until_answered(caller: Caller, question: Question, outcome: Outcome) 
 async def decode_rate(caller: Caller, streams: int, tokens: int) -> float:
     """Return tokens a second of all streams together, while all of them run."""
     body = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    asked = [
-        {"messages": [{"role": "user", "content": f"Story {i}."}], **body} for i in range(streams)
-    ]
-    answers = await asyncio.gather(*(caller.chat(b) for b in asked))
+    words = [[{"role": "user", "content": f"Story {i}."}] for i in range(streams)]
+    answers = await asyncio.gather(*(caller.chat({"messages": w, **body}) for w in words))
     if bad := [a for a in answers if not a.ok]:
         raise RuntimeError(f"{streams} streams: got HTTP {bad[0].status} {bad[0].failure}")
-    return while_all_run(answers)
+    if not (rate := while_all_run(answers)):
+        raise UnusableServerError(f"{streams} streams: expected {tokens} tokens of each, in pieces")
+    return rate
 
 
 def resident(pid: int) -> int:

@@ -206,6 +206,8 @@ def while_all_run(answers: list[Timed]) -> float:
 
     A piece may hold several tokens, so that tokens are spread over the pieces of each answer.
     """
+    if not all(a.pieces for a in answers):
+        return 0.0
     begin, end = max(a.pieces[0] for a in answers), min(a.pieces[-1] for a in answers)
     if end <= begin:
         return 0.0

@@ -110,7 +110,7 @@ class Lane(Generic[R]):
             if not self.compared.attempt(rival.name, lambda rival=rival: job(rival)):
                 self.running.remove(rival)
                 # Nobody stopped it, and it would take from the others.
-                rival.close()
+                self.compared.attempt(f"{rival.name}, to end it", rival.close)
 
 
 def prompt(rng: np.random.Generator, length: int) -> list[int]:

@@ -39,7 +39,7 @@ def test_rows_give_the_recorded_answers(library: KernelLibrary, op: str) -> None
     cases = [case for _, _, case in drawn().of(op)]
     assert len(cases) >= 3
     met = {k.name: sum(serves(k, case) for case in cases) for k in rows}
-    assert sum(met.values()) >= len(cases)
+    assert all(any(serves(k, case) for k in rows) for case in cases)
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     for kernel in rows:
         found = judge(library, kernel, drawn(), STANDARD[op], seed)

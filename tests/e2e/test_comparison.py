@@ -289,11 +289,24 @@ def test_a_whole_run_ends_well_whatever_contenders_do(tmp_path: Path) -> None:
     assert f"({kept['features'][0]}" in ran.stdout or " ".join(kept["features"]) in ran.stdout
 
 
-def test_a_page_without_marks_is_told_before_anything_is_measured(tmp_path: Path) -> None:
-    """A mistake in --page costs seconds: its text says what to put in, or that it is not there."""
+@pytest.mark.parametrize(
+    ("option", "given", "text"),
+    [
+        ("--page", "page.md", "expected one <!-- figures"),
+        ("--page", "none.md", "No such file"),
+        ("--json", "page.md/values.json", "--json: cannot write "),
+        ("--only", "llama-cpp", "--only: expected radiance, radiance int8, llama.cpp,"),
+    ],
+)
+def test_options_are_judged_before_anything_is_measured(
+    tmp_path: Path, option: str, given: str, text: str
+) -> None:
+    """A mistake costs seconds: its text says what is wrong with what was given."""
     (tmp_path / "page.md").write_text("no marks")
-    for name, text in (("page.md", "expected one <!-- figures"), ("none.md", "No such file")):
-        command = [sys.executable, str(BENCHMARKS / "compare.py"), "--page", str(tmp_path / name)]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert ran.returncode == 2
-        assert text in ran.stderr
+    value = given if option == "--only" else str(tmp_path / given)
+    command = [sys.executable, str(BENCHMARKS / "compare.py"), option, value]
+    command += ["--cache", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 2
+    assert text in ran.stderr
+    assert given.rpartition("/")[2] in ran.stderr

@@ -16,6 +16,7 @@ from live_server import running, small_model
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import load
 import serve
 from streams import Timed, UnreachableServerError, UnusableServerError, calling
 
@@ -162,6 +163,15 @@ async def test_a_line_without_end_and_a_cut_stream_are_failed_answers() -> None:
             answer = await caller.chat({"messages": HELLO})
             assert (answer.ok, answer.broken) == (False, True)
             assert answer.failure == "the stream was cut"
+
+
+@pytest.mark.parametrize("lines", [(DONE,), (piece("all at once"), DONE)])
+async def test_a_rate_of_answers_that_do_not_stream_is_told(lines: tuple[bytes, ...]) -> None:
+    """Answers without text or in one piece have no rate: one line says what was expected."""
+    with answering([{"id": "m"}], *lines) as (url, _):
+        async with calling(url) as caller:
+            with pytest.raises(UnusableServerError, match=r"2 streams: expected 5 tokens of each"):
+                await load.decode_rate(caller, 2, 5)
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:

@@ -114,7 +114,8 @@ def test_a_server_says_what_it_read(chosen: Path) -> None:
     bands = [band for selection in graph["selections"] for band in selection["bands"]]
     assert [band["axes"] != {} for band in bands if band["tuned"]] == [True]
     assert f"tuning {chosen}: 1 choice applies to this model" in text
-    assert "warnings none" in text
+    # Such as that the system refuses huge pages; of tuning there is none.
+    assert "tun" not in text.partition("warnings ")[2].casefold()
 
 
 def test_this_machines_file_is_read_unasked(model: str, measured: tuple[Path, str]) -> None:

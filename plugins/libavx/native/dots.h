@@ -46,6 +46,7 @@ struct Block {
     int64_t shift1;                  // sub-groups of an entry of level 1, as a power of two
     const uint8_t *next;             // what is read some groups later, fetched meanwhile
     int64_t next_step;               // so much of it with each group
+    bool whole;                      // tiles of few tokens fetch all lines of a group
 };
 
 // What is known when a kernel is compiled. Stored scales are decoded in registers, for one token.
@@ -68,9 +69,6 @@ struct Shape {
     // Codes that are decoded in registers stay there for
     // the second plane, if there are registers for them.
     constexpr bool held() const { return many_registers && few(); }
-    // Whether each group's lines are fetched as a whole;
-    // otherwise a tile fetches its share of them.
-    constexpr bool fetches_groups() const { return few() && !is_decoded(codes); }
     // The planes' sums are chains of their own while there are registers for both.
     constexpr bool apart() const { return tokens <= (many_registers ? 4 : 1); }
 };
@@ -129,7 +127,7 @@ LIBAVX_INLINE void dot_sub_group(i32x16 (&dot)[k.tokens], const Block &b, const 
         load_start<k>(dot, x.start);
         i32x16 own = i32_set(0);
         dot_quads<k, first>(dot, own, b, codes, x.a);
-        if constexpr (!k.few())
+        if constexpr (folds && !k.few())
             own = i32_load(b.own + 16 * (group * k.subs + first / (8 / k.subs)));
         LIBAVX_UNROLLED(t, k.tokens) dot[t] = dot[t] - own;
         return;
@@ -220,9 +218,10 @@ template <Shape k> static void accumulate(const Block &b, Tile x, int64_t groups
     LIBAVX_UNROLLED(t, k.tokens) sum[t] = f32_load(sums + 16 * t);
     const uint8_t *next = b.next, *line = next;
     for (int64_t g = 0; g < groups; g++) {
-        if constexpr (k.fetches_groups()) fetch_lines<lines>(next);
+        const bool whole = k.stored() || (k.few() && b.whole);
+        if (whole) fetch_lines<lines>(next);
         next += b.next_step;
-        if constexpr (!k.fetches_groups())
+        if (!whole)
             for (; line < next; line += 64) fetch_lines<1>(line);
         add_sub_group<k, 0>(sum, b, x, g);
         x.a += x.group_step;

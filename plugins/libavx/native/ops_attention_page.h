@@ -16,7 +16,7 @@ namespace {  // plain names, which other files of this level may use for somethi
 
 #if defined(__AVX512F__)
 constexpr int value_queries = 4, value_lanes = 4;  // accumulators of a block: 16 of 32 registers
-constexpr int key_queries = 4, packed_queries = 4, key_columns = 4;
+constexpr int half_queries = 4, key_queries = 4, packed_queries = 4, key_columns = 4;
 LIBAVX_INLINE f32x16 fold16(f32x16 a, f32x16 b)
 {
     return {_mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44),
@@ -34,7 +34,7 @@ LIBAVX_INLINE f32x16 fold_pairs(f32x16 a, f32x16 b)
 }
 #else
 constexpr int value_queries = 3, value_lanes = 2;  // 12 of 16, two a lane group
-constexpr int key_queries = 3, packed_queries = 3, key_columns = 2;
+constexpr int half_queries = 3, key_queries = 2, packed_queries = 3, key_columns = 2;
 LIBAVX_INLINE f32x16 fold16(f32x16 a, f32x16 b)
 {
     return {_mm256_add_ps(a.l, a.h), _mm256_add_ps(b.l, b.h)};
@@ -118,7 +118,8 @@ LIBAVX_INLINE void score_half(const float *q, S k, int first, int depth, __m256 
 template <class S, int NQ, int known_depth>
 LIBAVX_INLINE void score_four(const float *q, S k, int first, int depth, f32x16 *out)
 {
-    if constexpr (!S::by_halves || NQ > 3) {
+    static_assert(NQ <= half_queries);
+    if constexpr (!S::by_halves) {
         score_columns<S, NQ, known_depth>(q, k, first, depth, out);
     } else {
         __m256 low[NQ][4], high[NQ][4];
@@ -159,7 +160,9 @@ template <class S, int NQ, int known_depth>
 __attribute__((noinline)) void score_few(const float *q, S k, int depth, int last, float *scores,
                                          Ahead ahead)
 {
-    constexpr int most = S::step == 1 ? key_queries : packed_queries;
+    constexpr int most = S::by_halves   ? half_queries
+                         : S::step == 1 ? key_queries
+                                        : packed_queries;
     constexpr int queries = NQ < most ? NQ : most, rest = NQ % queries;
     for (int i = 0; i + queries <= NQ; i += queries) {
         score_some<S, queries, known_depth>(q + i * depth * 16, k, depth, last,

@@ -20,7 +20,7 @@ constexpr int64_t few_cols = 1024;  // columns whose scales are decoded at a tim
 struct Plan {
     bool few, stored, raw;  // stored: scales as they are; raw: codes as they are
     bool own;               // weights' own products are summed beforehand
-    bool whole;             // kernels fetch the lines of each group as a whole
+    bool whole;             // each tile fetches the lines of a group as a whole, not its share
     int64_t step;           // columns at a time
     Accumulate add[2];      // for tiles of the least and of the most tokens that occur
     int64_t least;
@@ -35,7 +35,7 @@ Plan plan_of(const Product &p, int64_t tokens)
     plan.least = tokens / rad_blocks(tokens, max_tile);
     plan.whole = plan.raw && (plan.few || max_tile <= few_tokens);
     const int64_t most = rad_blocks(tokens, rad_blocks(tokens, max_tile));
-    plan.own = most > few_tokens && packs_words(p, most);
+    plan.own = folds && most > few_tokens && packs_words(p, most);
     Choice c = {f, p.planes, plan.least, !plan.raw, tokens == 1 && plan.raw};
     plan.add[0] = choose(c);
     plan.stored = c.stored && plan.add[0] != nullptr;
@@ -68,6 +68,7 @@ void run_block(const Product &p, const Piece &piece, const Scratch &s, const Pla
     Block b = {};
     b.table = block;
     const int64_t group_bytes = p.w.block_bytes * group_cols / p.cols;
+    b.whole = plan.whole;
     b.next_step = plan.whole ? group_bytes : rad_blocks(group_bytes, tiles);
     b.scale = s.scale, b.min = s.min, b.own = s.own;
     b.level0 = block + f.level0_at(p.cols), b.level1 = block + f.level1_at(),

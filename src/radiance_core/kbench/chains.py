@@ -105,7 +105,7 @@ def _operand(
         half = pair.shape[1] // 2
         return np.ascontiguousarray(pair[:, :half] if first else pair[:, half:])
     if op == "add":
-        return case.operands["x" if first else "residual" if case.has("residual") else "res"]
+        name = "x" if first else "residual" if case.has("residual") else "res"
     if name in case.operands:
         return case.operands[name]
     raise _MissingError(f"op {op}: nothing is known to be its operand {name}")

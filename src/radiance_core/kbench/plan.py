@@ -13,7 +13,7 @@ PAGE = 16
 """Block size in which caches are drawn; replay puts them into pages of the kernel's size."""
 
 _ROWS = (1, 100)
-"""One token, and more than kernels take at once, in no whole number of their tiles."""
+"""One token, and more than kernels take at once."""
 
 _MOST_TABLE = 16384
 """Rows of an embedding or a head: more would make it large, and are computed as these are."""
