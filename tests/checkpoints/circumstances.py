@@ -15,6 +15,8 @@ from radiance_core.engine.sampling import SamplingParams
 from radiance_core.engine.serving import LocalEngine
 
 CONTEXT = 160
+WRONG = {"guessed rightly": 0.0, "guessed now and then": 0.3, "guessed wrongly": 1.0}
+"""Requests that are always guessed ahead of, by name: the share of guesses that are wrong."""
 
 
 class Numbers:
@@ -186,7 +188,8 @@ def hint(engine: LocalEngine, asked: Sequence[Request], known: Sequence[Sequence
     def hinted(request: Request, emit: Any) -> Any:
         seq = made(engine, request, emit)
         if seq.lookup is not None:
-            seq.lookup = Hints(texts.get(request.request_id, ()), random.choice([0.0, 0.3, 1.0]))
+            wrong = WRONG.get(request.request_id, random.choice([0.0, 0.3, 1.0]))
+            seq.lookup = Hints(texts.get(request.request_id, ()), wrong)
         return seq
 
     engine._sequence = hinted  # type: ignore[method-assign]
@@ -232,6 +235,19 @@ def requests(rng: random.Random, count: int, vocab_size: int) -> list[Request]:
         prompt = prompt + [rng.randrange(3, vocab_size) for _ in range(rng.choice([0, 0, 1, 9]))]
         made.append(Request(str(number), tuple(prompt), _sampling(rng)))
     return made
+
+
+def guessable(rng: random.Random, vocab_size: int) -> list[Request]:
+    """Return a request for each of ``WRONG``: without penalties, which may leave no room to guess."""
+    plain = SamplingParams(max_tokens=25, temperature=0.7, ignore_eos=True)
+    return [
+        Request(
+            name,
+            tuple(rng.randrange(3, vocab_size) for _ in range(20)),
+            replace(plain, seed=rng.randrange(2**64)),
+        )
+        for name in WRONG
+    ]
 
 
 def _sampling(rng: random.Random) -> SamplingParams:

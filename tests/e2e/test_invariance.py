@@ -13,6 +13,7 @@ from checkpoints.circumstances import (
     SEATS,
     Circumstance,
     answers,
+    guessable,
     hint,
     requests,
     serving,
@@ -38,6 +39,7 @@ def test_answers_do_not_depend_on_circumstances(model: Path, how: Circumstance) 
     rng = random.Random(seed)
     with serving(model, ALONE, threads=2) as engine:
         asked = requests(rng, 8 if how.fillers else COUNT, engine._n_vocab)
+        asked += guessable(rng, engine._n_vocab) if how.drafts else []
         expected = answers(engine, asked, ALONE, rng)
     with serving(model, how, threads=2) as engine:
         hint(engine, asked, expected)
