@@ -238,7 +238,7 @@ def requests(rng: random.Random, count: int, vocab_size: int) -> list[Request]:
 
 
 def guessable(rng: random.Random, vocab_size: int) -> list[Request]:
-    """Return a request for each of ``WRONG``, without penalties: they may leave no room to guess."""
+    """Return a request for each of ``WRONG``; penalties, which leave no room to guess, are off."""
     plain = SamplingParams(max_tokens=25, temperature=0.7, ignore_eos=True)
     return [
         Request(
