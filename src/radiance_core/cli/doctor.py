@@ -61,7 +61,7 @@ def _about() -> list[str]:
         f"features   {' '.join(m.features) or 'none of note'}",
         f"memory     {m.memory.total / 2**30:.1f} GiB, {m.memory.available / 2**30:.1f} free, "
         f"control-group limit {group}",
-        f"huge pages {m.small_pages or 'given on request'}",
+        f"huge pages {'given on request' if m.small_pages is None else f'none: {m.small_pages}'}",
         f"packages   {', '.join(f'{p} {_version(p)}' for p in PACKAGES)}",
         f"prefix     {sys.prefix}",
     ]
