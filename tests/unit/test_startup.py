@@ -29,7 +29,7 @@ def test_serving_imports_what_it_uses() -> None:
     """What the server imports before it listens holds none of what it starts elsewhere or later."""
     held = modules_after("import radiance_core.cli.serving")
     later = {
-        "cffi", "pycparser", "psutil", "rich", "jinja2", "llguidance", "prometheus_client",
+        "cffi", "ml_dtypes", "pycparser", "psutil", "rich", "jinja2", "llguidance", "prometheus_client",
         "huggingface_hub", "torch", "opentelemetry", "radiance_core.hub", "radiance_core.kbench",
         "radiance_core.constrain.compiler", "radiance_core.constrain.gbnf", "aiohttp.client",
         "radiance_core.cli.live", "radiance_core.server.tracing",
@@ -44,7 +44,8 @@ def test_weights_begin_before_the_server_is_imported() -> None:
     held = modules_after("import radiance_core.cli.serve, radiance_core.build")
     assert {"numpy", "radiance_core.load.loading", "radiance_core.server.ports"} <= held
     assert held.isdisjoint({"aiohttp", "tokenizers", "radiance_core.engine.loop"})
-    assert held.isdisjoint({"radiance_core.model_files.safetensors", "radiance_core.execute.twin"})
+    other = {"radiance_core.model_files.safetensors", "radiance_core.execute.twin", "ml_dtypes"}
+    assert held.isdisjoint(other)
 
 
 def test_the_command_line_needs_no_numpy() -> None:

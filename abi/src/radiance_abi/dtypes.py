@@ -1,12 +1,12 @@
 """The element types that planes and tensors may have, with their ids and DLPack codes."""
 
 import difflib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from radiance_abi.errors import EncodingError
@@ -37,19 +37,24 @@ class DType:
         id: the number that the C contract and containers use; never reused.
         bits: width of one element; other than 8, 16, 32 and 64 are stored as bit streams.
         dlpack_code: DLPack's type code; with ``bits`` it identifies the type.
-        numpy: the array dtype that holds one element per item, or None for bit streams.
+        array: the name of the array dtype that holds one element per item, "" for bit streams.
     """
 
     name: str
     id: int
     bits: int
     dlpack_code: int
-    numpy: "np.dtype[Any] | None"
+    array: str
+
+    @property
+    def numpy(self) -> "np.dtype[Any] | None":
+        """Return the array dtype that holds one element per item, None for bit streams."""
+        return array_dtype(self.array) if self.array else None
 
     @property
     def packed(self) -> bool:
         """Say whether elements lie in a bit stream along the row instead of whole items."""
-        return self.numpy is None
+        return not self.array
 
     @property
     def signed(self) -> bool:
@@ -79,12 +84,19 @@ class DType:
         return (count * self.bits + 7) // 8
 
 
-def _numpy(name: str) -> "np.dtype[Any]":
-    return np.dtype(getattr(ml_dtypes, name, name))
+@functools.cache
+def array_dtype(name: str) -> "np.dtype[Any]":
+    """Return numpy's dtype of a name, or that of ml_dtypes."""
+    if hasattr(np, name):
+        return np.dtype(name)
+    # Only what needs the small types waits for them: a version of it took a second to import.
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def _table() -> dict[str, DType]:
-    rows: list[tuple[str, int, int, int, str]] = [
+    rows = [
         ("f32", 1, 32, DL_FLOAT, "float32"),
         ("f16", 2, 16, DL_FLOAT, "float16"),
         ("bf16", 3, 16, DL_BFLOAT, "bfloat16"),
@@ -123,10 +135,7 @@ def _table() -> dict[str, DType]:
         ("f64", 38, 64, DL_FLOAT, "float64"),
         ("u64", 39, 64, DL_UINT, "uint64"),
     ]
-    return {
-        name: DType(name, id_, bits, code, _numpy(array) if array else None)
-        for name, id_, bits, code, array in rows
-    }
+    return {row[0]: DType(*row) for row in rows}
 
 
 DTYPES: Final[Mapping[str, DType]] = MappingProxyType(_table())
@@ -150,7 +159,7 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
 
 _BY_ID = {d.id: d for d in DTYPES.values()}
 _BY_DLPACK = {(d.dlpack_code, d.bits): d for d in DTYPES.values()}
-_BY_NUMPY = {d.numpy: d for d in DTYPES.values() if d.numpy is not None}
+_BY_ARRAY = {d.array: d for d in DTYPES.values() if d.array}
 
 
 def dtype(name: str) -> DType:
@@ -201,7 +210,8 @@ def dtype_of_numpy(array_dtype: "np.dtype[Any]") -> DType:
     Raises:
         EncodingError: no core dtype is stored so.
     """
-    found = _BY_NUMPY.get(np.dtype(array_dtype))
-    if found is None:
+    kind = np.dtype(array_dtype)
+    found = _BY_ARRAY.get(kind.name)
+    if found is None or found.numpy != kind:
         raise EncodingError(f"dtype: expected an array dtype of the table, got {array_dtype}")
     return found

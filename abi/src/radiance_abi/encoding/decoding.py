@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from radiance_abi.dtypes import DType
+from radiance_abi.dtypes import DType, array_dtype
 from radiance_abi.encoding.bits import unpack
 from radiance_abi.encoding.model import Encoding, Plane, rows_and_cols
 from radiance_abi.encoding.validity import fwht_group
@@ -16,10 +15,8 @@ from radiance_abi.errors import EncodingError
 Array = npt.NDArray[Any]
 
 _SMALL_FLOATS = {
-    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
-    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
-    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
-}
+    "fp4_e2m1": "float4_e2m1fn", "fp6_e2m3": "float6_e2m3fn", "fp6_e3m2": "float6_e3m2fn",
+}  # fmt: skip
 
 
 def check_planes(encoding: Encoding, planes: Mapping[str, Array], shape: Sequence[int]) -> None:
@@ -120,7 +117,7 @@ def plane_values(plane: Plane, array: Array, count: int, kind: "np.dtype[Any]") 
 def _small_floats(element: DType, codes: Array) -> Array:
     """Read unsigned codes of a float narrower than a byte; integers pass unchanged."""
     item = _SMALL_FLOATS.get(element.name)
-    return codes if item is None else codes.view(item)
+    return codes if item is None else codes.view(array_dtype(item))
 
 
 def _code_values(
