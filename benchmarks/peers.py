@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
 LLAMA_VERSION = "0.3.36"
 LLAMA, OPENVINO = f"llama-cpp-python=={LLAMA_VERSION}", "openvino-genai==2026.4.*"
+LLAMA_BUILD = "2"  # of how it is compiled: another number where wheels of before do not serve
+BEFORE_SOURCES = ROOT / "benchmarks" / "llama_server" / "tiles.h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,17 @@ class Making:
     """The folder that holds the peers, and how each gets there."""
 
     def __init__(self, cache: Path = CACHE) -> None:
-        self._home, self._wheels = cache / "peers", cache / "wheels"
+        self._home, self._wheels = cache / "peers", cache / "wheels" / LLAMA_BUILD
         self._env = self._home / "env"
         self.python = self._env / "bin" / "python"
         self.llama_server = self._home / "llama-server"
+        llama = f"{LLAMA}, build {LLAMA_BUILD}"
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         self.steps = {
             "environment": Step(python, self._environment),
-            "llama.cpp": Step(LLAMA, self._llama, "environment"),
+            "llama.cpp": Step(llama, self._llama, "environment"),
             "openvino-genai": Step(OPENVINO, self._openvino, "environment"),
-            "llama-server": Step(LLAMA, self._server, "llama.cpp"),
+            "llama-server": Step(llama, self._server, "llama.cpp"),
         }
 
     def make(self) -> None:
@@ -111,10 +114,14 @@ class Making:
 
     def _llama(self) -> None:
         named = f"llama_cpp_python-{LLAMA_VERSION}-*.whl"
+        flags = dict.fromkeys(("CFLAGS", "CXXFLAGS"), f"-include {BEFORE_SOURCES}")
         if not list(self._wheels.glob(named)):
             wanted = ("--no-deps", "--no-binary", "llama-cpp-python", LLAMA)
-            self._pip("wheel", "-w", str(self._wheels), *wanted)
-        self._pip("install", f"{the_one(self._wheels, named)}[server]")
+            # pip keeps a wheel of its own, however it was compiled.
+            self._pip("wheel", "--no-cache-dir", "-w", str(self._wheels), *wanted, **flags)
+        wheel = str(the_one(self._wheels, named))
+        self._pip("install", "--force-reinstall", "--no-deps", wheel)  # also over another build
+        self._pip("install", f"{wheel}[server]")
 
     def _server(self) -> None:
         """Compile llama-server alone; its libraries are those of the wheel."""
@@ -133,8 +140,8 @@ class Making:
         run("cmake", "--build", str(build), "--target", "llama-server", "-j", jobs)
         (build / "server" / "llama-server").rename(self.llama_server)
 
-    def _pip(self, *words: str) -> None:
-        run(str(self.python), "-m", "pip", "-q", *words)
+    def _pip(self, *words: str, **environment: str) -> None:
+        run(str(self.python), "-m", "pip", "-q", *words, **environment)
 
 
 def the_one(folder: Path, named: str) -> Path:
@@ -148,9 +155,10 @@ def the_one(folder: Path, named: str) -> Path:
     return found[-1]
 
 
-def run(*command: str) -> None:
-    """Run a command; what it printed goes with the error."""
-    subprocess.run(command, check=True, text=True, capture_output=True)
+def run(*command: str, **environment: str) -> None:
+    """Run a command with more in its environment; what it printed goes with the error."""
+    given = os.environ | environment
+    subprocess.run(command, check=True, text=True, capture_output=True, env=given)
 
 
 def said(error: Exception) -> str:
