@@ -130,6 +130,14 @@ LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
     return {in_register(_mm512_add_epi32(acc.v, _mm512_add_epi32(sum, part)))};
 }
 
+#elif defined(LIBAVX_VNNI)
+
+LIBAVX_INLINE i32x16 dot4(i32x16 acc, u8x64 w, const int8_t *a)
+{
+    const u8x64 x = spread_four(a);
+    return {_mm256_dpbusd_avx_epi32(acc.l, w.l, x.l), _mm256_dpbusd_avx_epi32(acc.h, w.h, x.h)};
+}
+
 #else
 
 LIBAVX_INLINE __m256i dot4_half(__m256i acc, __m256i w, __m256i x)

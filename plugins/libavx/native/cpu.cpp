@@ -21,7 +21,9 @@ CpuWords read_cpu()
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
         words.leaf7_ebx = b;
         words.leaf7_ecx = c;
+        words.leaf7_edx = d;
     }
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) words.leaf7_1_eax = a;
     if (bit(words.leaf1_ecx, osxsave)) {
         uint32_t high;
         __asm__ volatile("xgetbv" : "=a"(words.xcr0), "=d"(high) : "c"(0));
@@ -50,8 +52,11 @@ Cpu judge_cpu(const CpuWords &words)
         cpu.avx2 = false;
     }
     const bool f = bit(seven, 16), dq = bit(seven, 17), bw = bit(seven, 30), vl = bit(seven, 31);
+    cpu.avx2vnni = cpu.avx2 && bit(words.leaf7_1_eax, 4);
     cpu.avx512 = cpu.avx2 && zmm && f && dq && bw && vl;
     cpu.avx512vnni = cpu.avx512 && bit(words.leaf7_ecx, 11);
+    // No word says so, but processors with AMX, which nothing here uses, have such cores.
+    cpu.dual = cpu.avx512vnni && bit(words.leaf7_edx, 25);
     return cpu;
 }
 

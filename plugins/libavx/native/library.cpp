@@ -11,8 +11,13 @@ namespace libavx {
     namespace avx2 { Rows rows_of_##name(); }        \
     namespace avx512 { Rows rows_of_##name(); }      \
     namespace avx512vnni { Rows rows_of_##name(); }
+#define DOT_MODULE(name)                          \
+    MODULE(name)                                  \
+    namespace avx2vnni { Rows rows_of_##name(); } \
+    namespace dual { Rows rows_of_##name(); }
 #include "modules.def"
 #undef MODULE
+#undef DOT_MODULE
 
 namespace {
 
@@ -27,6 +32,22 @@ struct Level {
     int num_modules;
 };
 
+// Two levels differ in products of integers and of bf16; all else is of the level below.
+#define MODULE(name) avx512vnni::rows_of_##name,
+#define DOT_MODULE(name) dual::rows_of_##name,
+constexpr Module dual_modules[] = {
+#include "modules.def"
+};
+#undef MODULE
+#undef DOT_MODULE
+#define MODULE(name) avx2::rows_of_##name,
+#define DOT_MODULE(name) avx2vnni::rows_of_##name,
+constexpr Module avx2vnni_modules[] = {
+#include "modules.def"
+};
+#undef MODULE
+#undef DOT_MODULE
+#define DOT_MODULE(name) MODULE(name)
 #define MODULE(name) avx2::rows_of_##name,
 constexpr Module avx2_modules[] = {
 #include "modules.def"
@@ -42,11 +63,14 @@ constexpr Module avx512vnni_modules[] = {
 #include "modules.def"
 };
 #undef MODULE
+#undef DOT_MODULE
 
 constexpr int num_modules = int(sizeof(avx2_modules) / sizeof(avx2_modules[0]));
 constexpr Level levels[] = {  // best first
+    {"avx512vnnidual", "avx512 vnni dual", &Cpu::dual, dual_modules, num_modules},
     {"avx512vnni", "avx512 vnni", &Cpu::avx512vnni, avx512vnni_modules, num_modules},
     {"avx512", "avx512", &Cpu::avx512, avx512_modules, num_modules},
+    {"avx2vnni", "avx2 vnni", &Cpu::avx2vnni, avx2vnni_modules, num_modules},
     {"avx2", "avx2", &Cpu::avx2, avx2_modules, num_modules},
 };
 constexpr int num_levels = int(sizeof(levels) / sizeof(levels[0]));
@@ -133,9 +157,10 @@ const RadLibrary *rad_libavx_library_at(const char *level)
     return nullptr;
 }
 
-// For tests: what open would answer on a CPU with these words of cpuid and xgetbv (CpuWords).
+// For tests: what open would answer on a CPU with these words (CpuWords).
 int rad_libavx_judge(const uint32_t *words, char *text, size_t text_bytes)
 {
-    const libavx::Cpu cpu = libavx::judge_cpu({words[0], words[1], words[2], words[3]});
-    return libavx::describe(cpu, text, text_bytes);
+    libavx::CpuWords given;
+    std::memcpy(&given, words, sizeof given);
+    return libavx::describe(libavx::judge_cpu(given), text, text_bytes);
 }

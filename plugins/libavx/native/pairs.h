@@ -13,7 +13,7 @@
 
 namespace libavx::LIBAVX_LEVEL {
 
-#if defined(__AVX512VNNI__)
+#if defined(LIBAVX_VNNI)
 constexpr bool has_pairs = false;
 #else
 constexpr bool has_pairs = true;

@@ -15,6 +15,11 @@
 #error "compile op modules once per level, with LIBAVX_LEVEL naming the level's namespace"
 #endif
 
+// Products of four bytes, or of two words, added to a sum by one instruction.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define LIBAVX_VNNI
+#endif
+
 #define LIBAVX_INLINE static inline __attribute__((always_inline))
 
 // A loop whose arrays stay in registers: unrolled before the compiler decides where they live.

@@ -26,12 +26,21 @@ constexpr int64_t words_from = 4;  // tokens of a tile; fewer do not repay the w
 constexpr int64_t words_from = 2;
 #endif
 
+#if defined(LIBAVX_VNNI) && !defined(LIBAVX_DUAL)
+constexpr bool folds = true;
+#else
+// Without VNNI each multiplication has an addition of its own, and cores that multiply on all pipes
+// that add (Sapphire Rapids) have none that would be idle.
+constexpr bool folds = false;
+#endif
+
 // Whether a tile's products are made of words. Of two planes pairs are as fast, and faster where
 // both planes' are summed in one go; of one plane pairs are, and `vpdpbusd` is, but wide codes
 // without either take words.
 constexpr bool makes_words(int64_t planes, int64_t tokens, bool pairs)
 {
     if (planes == 1) return has_pairs && !pairs && tokens >= words_from;
+    if (!has_pairs && !folds) return false;  // `vpdpbusd` does a plane's four as fast as words' two
     return tokens >= words_from && !(pairs && 2 * tokens <= max_tile);
 }
 
@@ -39,12 +48,6 @@ constexpr bool makes_words(int64_t planes, int64_t tokens, bool pairs)
 constexpr int64_t column_bytes(int64_t planes) { return has_pairs ? 2 : planes; }
 
 constexpr int64_t quad_bytes = 8;  // a token's quad: its columns 0, 2, 1, 3 as 16-bit codes
-
-#if defined(__AVX512VNNI__)
-constexpr bool folds = true;
-#else
-constexpr bool folds = false;  // each multiplication has an addition of its own, so none are idle
-#endif
 
 constexpr bool is_folded(int quad) { return folds && quad % 2 == 0; }
 
@@ -64,8 +67,12 @@ LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 a, u8x64 b)
 
 LIBAVX_INLINE i32x16 dot2(i32x16 acc, u8x64 a, u8x64 b)
 {
+#if defined(LIBAVX_VNNI)
+    return {_mm256_dpwssd_avx_epi32(acc.l, a.l, b.l), _mm256_dpwssd_avx_epi32(acc.h, a.h, b.h)};
+#else
     return {in_register(_mm256_add_epi32(acc.l, _mm256_madd_epi16(a.l, b.l))),
             in_register(_mm256_add_epi32(acc.h, _mm256_madd_epi16(a.h, b.h)))};
+#endif
 }
 
 #endif

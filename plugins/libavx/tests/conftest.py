@@ -20,7 +20,7 @@ from radiance_abi.encoding import Encoding, decode
 from radiance_abi.native import arguments
 from radiance_abi.vocabulary import STANDARD
 
-LEVELS = ("avx512vnni", "avx512", "avx2")
+LEVELS = ("avx512vnnidual", "avx512vnni", "avx512", "avx2vnni", "avx2")
 UNSUPPORTED = -18
 
 

@@ -12,11 +12,11 @@ OPS = ("gemm_nt_bf16", "gemm_nt_bf16_add", "logits_gemm_bf16")
 @pytest.fixture(scope="module")
 def level(levels):
     """The level that has these products, if this processor has the instruction."""
-    found = levels[0]
-    row, given = found.row(OPS[0]), params(OPS[0], 1, 16, 32)
-    if row.layout(Encoding.parse("bf16"), 16, 32, given, 1)[0]:
-        pytest.skip("this processor has no vdpbf16ps")
-    return found
+    for found in levels:
+        row, given = found.row(OPS[0]), params(OPS[0], 1, 16, 32)
+        if row.layout(Encoding.parse("bf16"), 16, 32, given, 1)[0] == 0:
+            return found
+    pytest.skip("this processor has no vdpbf16ps")
 
 
 def params(op, tokens, rows, cols):

@@ -10,14 +10,18 @@ import pytest
 
 import radiance_libavx
 
-# Bits of cpuid leaf 1 ecx, leaf 7 ebx, leaf 7 ecx, and xcr0.
+# Bits of cpuid leaf 1 ecx, leaf 7 ebx, ecx and edx, its subleaf 1 eax, and xcr0.
 FMA, F16C = 1 << 12, 1 << 29
 AVX2, BMI1, BMI2 = 1 << 5, 1 << 3, 1 << 8
 F, DQ, BW, VL = 1 << 16, 1 << 17, 1 << 30, 1 << 31
 VNNI = 1 << 11
+TILE_INT8, AVX_VNNI = 1 << 25, 1 << 4
 YMM, ZMM = 0x6, 0xE6
-HASWELL = (FMA | F16C, AVX2 | BMI1 | BMI2, 0, YMM)
-SKYLAKE_X = (FMA | F16C, AVX2 | BMI1 | BMI2 | F | DQ | BW | VL, 0, ZMM)
+HASWELL = (FMA | F16C, AVX2 | BMI1 | BMI2, 0, 0, 0, YMM)
+ALDER_LAKE = (*HASWELL[:4], AVX_VNNI, YMM)
+SKYLAKE_X = (FMA | F16C, AVX2 | BMI1 | BMI2 | F | DQ | BW | VL, 0, 0, 0, ZMM)
+ICE_LAKE = (*SKYLAKE_X[:2], VNNI, *SKYLAKE_X[3:])
+SAPPHIRE_RAPIDS = (*ICE_LAKE[:3], TILE_INT8, AVX_VNNI, ZMM)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def path() -> Path:
 def judge(path, words):
     text = ctypes.create_string_buffer(256)
     shared = ctypes.CDLL(str(path))
-    status = shared.rad_libavx_judge((ctypes.c_uint32 * 4)(*words), text, ctypes.c_size_t(256))
+    status = shared.rad_libavx_judge((ctypes.c_uint32 * 6)(*words), text, ctypes.c_size_t(256))
     return status, text.value.decode()
 
 
@@ -39,10 +43,14 @@ def judge(path, words):
     ("words", "about"),
     [
         (HASWELL, "avx2"),
+        (ALDER_LAKE, "avx2 vnni"),
         (SKYLAKE_X, "avx512"),
-        ((*SKYLAKE_X[:2], VNNI, ZMM), "avx512 vnni"),
-        ((*SKYLAKE_X[:2], VNNI, YMM), "avx2"),
-        ((SKYLAKE_X[0], SKYLAKE_X[1] & ~BW, VNNI, ZMM), "avx2"),
+        (ICE_LAKE, "avx512 vnni"),
+        ((*ICE_LAKE[:5], YMM), "avx2"),
+        ((ICE_LAKE[0], ICE_LAKE[1] & ~BW, *ICE_LAKE[2:]), "avx2"),
+        (SAPPHIRE_RAPIDS, "avx512 vnni dual"),
+        ((*SAPPHIRE_RAPIDS[:5], YMM), "avx2 vnni"),
+        ((*SKYLAKE_X[:3], *SAPPHIRE_RAPIDS[3:]), "avx512"),
     ],
 )
 def test_best_level_that_cpu_and_system_run(path, words, about):
@@ -53,9 +61,9 @@ def test_best_level_that_cpu_and_system_run(path, words, about):
 @pytest.mark.parametrize(
     ("words", "lacking"),
     [
-        ((0, 0, 0, 0), "ymm-state avx2 fma f16c bmi1 bmi2"),
-        ((FMA | F16C, AVX2 | BMI1 | BMI2, 0, 0x2), "ymm-state"),
-        ((F16C, BMI1 | BMI2, 0, YMM), "avx2 fma"),
+        ((0, 0, 0, 0, AVX_VNNI, 0), "ymm-state avx2 fma f16c bmi1 bmi2"),
+        ((*HASWELL[:5], 0x2), "ymm-state"),
+        ((F16C, BMI1 | BMI2, *HASWELL[2:]), "avx2 fma"),
     ],
 )
 def test_below_avx2_is_declined_by_name(path, words, lacking):
