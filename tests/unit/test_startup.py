@@ -29,10 +29,10 @@ def test_serving_imports_what_it_uses() -> None:
     """What the server imports before it listens holds none of what it starts elsewhere or later."""
     held = modules_after("import radiance_core.cli.serving")
     later = {
-        "cffi", "ml_dtypes", "pycparser", "psutil", "rich", "jinja2", "llguidance", "prometheus_client",
-        "huggingface_hub", "torch", "opentelemetry", "radiance_core.hub", "radiance_core.kbench",
-        "radiance_core.constrain.compiler", "radiance_core.constrain.gbnf", "aiohttp.client",
-        "radiance_core.cli.live", "radiance_core.server.tracing",
+        "cffi", "ml_dtypes", "pycparser", "psutil", "rich", "jinja2", "llguidance",
+        "prometheus_client", "huggingface_hub", "torch", "opentelemetry", "radiance_core.hub",
+        "radiance_core.kbench", "radiance_core.constrain.compiler", "radiance_core.constrain.gbnf",
+        "aiohttp.client", "radiance_core.cli.live", "radiance_core.server.tracing",
         "radiance_core.chat_format.grammar", "radiance_core.constrain.json_schema",
     }  # fmt: skip
     assert {"aiohttp", "structlog", "tokenizers", "radiance_core.server.app"} <= held
