@@ -9,6 +9,7 @@ and why is kept beside it, so that a comparison can say so. Beside one that is m
 version, so that another one here is made anew.
 """
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -22,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
 LLAMA_VERSION = "0.3.36"
 LLAMA, OPENVINO = f"llama-cpp-python=={LLAMA_VERSION}", "openvino-genai==2026.4.*"
-LLAMA_BUILD = "2"  # of how it is compiled: another number where wheels of before do not serve
 BEFORE_SOURCES = ROOT / "benchmarks" / "llama_server" / "tiles.h"
 
 
@@ -48,11 +48,12 @@ class Making:
     """The folder that holds the peers, and how each gets there."""
 
     def __init__(self, cache: Path = CACHE) -> None:
-        self._home, self._wheels = cache / "peers", cache / "wheels" / LLAMA_BUILD
+        build = hashlib.sha256(BEFORE_SOURCES.read_bytes()).hexdigest()[:8]
+        self._home, self._wheels = cache / "peers", cache / "wheels" / build
         self._env = self._home / "env"
         self.python = self._env / "bin" / "python"
         self.llama_server = self._home / "llama-server"
-        llama = f"{LLAMA}, build {LLAMA_BUILD}"
+        llama = f"{LLAMA} after {BEFORE_SOURCES.name} {build}"
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         self.steps = {
             "environment": Step(python, self._environment),
@@ -114,7 +115,10 @@ class Making:
 
     def _llama(self) -> None:
         named = f"llama_cpp_python-{LLAMA_VERSION}-*.whl"
-        flags = dict.fromkeys(("CFLAGS", "CXXFLAGS"), f"-include {BEFORE_SOURCES}")
+        flags = {
+            name: f'{os.environ.get(name, "")} -include "{BEFORE_SOURCES}"'.strip()
+            for name in ("CFLAGS", "CXXFLAGS")
+        }
         if not list(self._wheels.glob(named)):
             wanted = ("--no-deps", "--no-binary", "llama-cpp-python", LLAMA)
             # pip keeps a wheel of its own, however it was compiled.

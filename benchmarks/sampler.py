@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--vocab", type=int, default=49152)
-    parser.add_argument("--level", default="", help="avx2, avx512 or avx512vnni; the best here")
+    parser.add_argument("--level", default="", help="one of libavx, such as avx512; the best here")
     parser.add_argument("--apart", action="store_true", help="by the ops that sample_draw fuses")
     options = parser.parse_args()
     level = next(v for v in rows.all_levels() if options.level in ("", v.name))

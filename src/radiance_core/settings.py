@@ -108,7 +108,7 @@ SETTINGS: tuple[Setting, ...] = (
         "str",
         "int16",
         "numbers that integer weights meet; int8 takes a quarter off the time of long prompts, "
-        "with bf16 weights (as bf16) two fifths, and is less exact",
+        "with bf16 weights (as bf16, where kernels gain by it) two fifths, and is less exact",
         choices=("int16", "int8"),
     ),
     Setting(

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import psutil
 import pytest
@@ -212,3 +213,12 @@ def _health(port):
     except urllib.error.HTTPError as err:
         err.close()
         return err.code
+
+
+def test_a_server_holds_no_types_that_its_model_has_not():
+    """ml_dtypes is for bf16 and fp8: with integers alone, a start and an answer leave it out."""
+    with running() as server:
+        ask(server.url, {**LONG, "max_tokens": 2, "stream": False}).read()
+        mapped = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "libavx.so" in mapped
+    assert "ml_dtypes" not in mapped

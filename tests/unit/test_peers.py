@@ -9,7 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from peers import LLAMA, Making, said, the_one
+import peers
+from peers import BEFORE_SOURCES, LLAMA, LLAMA_VERSION, Making, said, the_one
 
 
 def test_peers_that_were_not_made_are_missing_with_the_reason(tmp_path: Path) -> None:
@@ -90,3 +91,39 @@ def test_a_server_without_its_library_is_missing_with_what_is_not_there(tmp_path
     assert making.find().missing == {
         "llama-server": f"{home}/env: expected lib/python*/site-packages/lib, which is not there"
     }
+
+
+def test_llama_is_compiled_after_its_header_and_once_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler gets the header besides what the user gives it; a wheel is not used for another.
+
+    What is run is looked at, not done: a build takes minutes.
+    """
+    ran: list[tuple[tuple[str, ...], dict[str, str]]] = []
+
+    def run(*command: str, **environment: str) -> None:
+        ran.append((command, environment))
+        if "wheel" in command:
+            folder = Path(command[command.index("-w") + 1])
+            folder.mkdir(parents=True)
+            (folder / f"llama_cpp_python-{LLAMA_VERSION}-py3-none-any.whl").touch()
+
+    monkeypatch.setattr(peers, "run", run)
+    monkeypatch.setenv("CFLAGS", "-O2")
+    monkeypatch.delenv("CXXFLAGS", raising=False)
+    Making(tmp_path)._llama()
+    [(command, environment)] = [one for one in ran if "wheel" in one[0]]
+    assert "--no-cache-dir" in command, "pip's own wheel may be one of another build"
+    assert environment["CFLAGS"] == f'-O2 -include "{BEFORE_SOURCES}"'
+    assert environment["CXXFLAGS"] == f'-include "{BEFORE_SOURCES}"'
+    ran.clear()
+    Making(tmp_path)._llama()
+    assert not [one for one in ran if "wheel" in one[0]], "it is there"
+    header = tmp_path / "tiles.h"
+    header.write_text("/* another */")
+    before = Making(tmp_path).steps["llama.cpp"].pin
+    monkeypatch.setattr(peers, "BEFORE_SOURCES", header)
+    assert Making(tmp_path).steps["llama.cpp"].pin != before
+    Making(tmp_path)._llama()
+    assert [one for one in ran if "wheel" in one[0]]

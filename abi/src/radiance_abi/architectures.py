@@ -38,7 +38,7 @@ class Context:
 
     ``activation_planes``: int8 planes that an activation should have where it meets integer
     weights: 2 for about 15 bits, 1 for speed, which also narrows to bf16 those that meet bf16
-    weights.
+    weights, where a kernel library reads these so.
     """
 
     format: str

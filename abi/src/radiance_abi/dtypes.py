@@ -49,7 +49,11 @@ class DType:
     @property
     def numpy(self) -> "np.dtype[Any] | None":
         """Return the array dtype that holds one element per item, None for bit streams."""
-        return array_dtype(self.array) if self.array else None
+        if not self.array:
+            return None
+        # Should numpy get floats of these names, arrays still are those of ml_dtypes.
+        own = self.dlpack_code in (DL_INT, DL_UINT, DL_FLOAT, DL_BOOL)
+        return np.dtype(self.array) if own else small_float(self.array)
 
     @property
     def packed(self) -> bool:
@@ -85,11 +89,11 @@ class DType:
 
 
 @functools.cache
-def array_dtype(name: str) -> "np.dtype[Any]":
-    """Return numpy's dtype of a name, or that of ml_dtypes."""
-    if hasattr(np, name):
-        return np.dtype(name)
-    # Only what needs the small types waits for them: a version of it took a second to import.
+def small_float(name: str) -> "np.dtype[Any]":
+    """Return the dtype of ml_dtypes with that name.
+
+    Only what needs one waits for the package: a version of it took a second to import.
+    """
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name))

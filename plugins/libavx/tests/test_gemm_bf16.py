@@ -1,22 +1,41 @@
 """Products of bf16 activations with bf16 weights, against float64."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from radiance_abi import Encoding
 
+DTYPE = -2  # RAD_DTYPE
 OPS = ("gemm_nt_bf16", "gemm_nt_bf16_add", "logits_gemm_bf16")
+
+
+def with_products(levels):
+    """The levels that should have these products, one at most."""
+    has_instruction = "avx512_bf16" in Path("/proc/cpuinfo").read_text().split()
+    return [level for level in levels if has_instruction and level.name == "avx512vnni"]
 
 
 @pytest.fixture(scope="module")
 def level(levels):
     """The level that has these products, if this processor has the instruction."""
-    for found in levels:
-        row, given = found.row(OPS[0]), params(OPS[0], 1, 16, 32)
-        if row.layout(Encoding.parse("bf16"), 16, 32, given, 1)[0] == 0:
-            return found
-    pytest.skip("this processor has no vdpbf16ps")
+    if not (found := with_products(levels)):
+        pytest.skip("this processor has no vdpbf16ps")
+    return found[0]
+
+
+def reads_bf16(level, op):
+    status, _layout = level.row(op).layout(Encoding.parse("bf16"), 16, 32, params(op, 1, 16, 32), 1)
+    assert status in (0, DTYPE)
+    return status == 0
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_one_level_has_these_products(levels, op):
+    """The others refuse the encoding: they have no instruction for it, or f32 is faster there."""
+    assert [level for level in levels if reads_bf16(level, op)] == with_products(levels)
 
 
 def params(op, tokens, rows, cols):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from radiance_abi.dtypes import DType, array_dtype
+from radiance_abi.dtypes import DType, small_float
 from radiance_abi.encoding.bits import unpack
 from radiance_abi.encoding.model import Encoding, Plane, rows_and_cols
 from radiance_abi.encoding.validity import fwht_group
@@ -117,7 +117,7 @@ def plane_values(plane: Plane, array: Array, count: int, kind: "np.dtype[Any]") 
 def _small_floats(element: DType, codes: Array) -> Array:
     """Read unsigned codes of a float narrower than a byte; integers pass unchanged."""
     item = _SMALL_FLOATS.get(element.name)
-    return codes if item is None else codes.view(array_dtype(item))
+    return codes if item is None else codes.view(small_float(item))
 
 
 def _code_values(
