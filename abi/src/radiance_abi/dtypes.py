@@ -96,7 +96,8 @@ def small_float(name: str) -> "np.dtype[Any]":
     """
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 def _table() -> dict[str, DType]:

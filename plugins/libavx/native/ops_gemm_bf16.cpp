@@ -1,6 +1,6 @@
 // Products of bf16 activations with bf16 weights by vdpbf16ps, where that does twice as many a
-// cycle as f32 fma. Where there is none, or it takes two cycles (Sapphire Rapids), such products are
-// no faster than those of f32 activations, which are more exact.
+// cycle as f32 fma. Where there is none, or it takes two cycles (Sapphire Rapids), they are no
+// faster than those of f32 activations, which are more exact.
 //
 // Per output element: the pairs of columns of each 512 are summed in ascending order from zero,
 // even pairs and odd pairs apart, and the sums of the 512s are added in ascending order. This is so

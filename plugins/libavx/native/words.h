@@ -1,8 +1,8 @@
 // Products of words: activations as 16-bit codes, of two planes 128 * high + low, and weights
 // widened to pairs of 16 bits.
 //
-// Where more can be added than multiplied, every other quad's products are folded (Winograd's inner product, 1968), for columns
-// 0..3:
+// Where more can be added than multiplied, every other quad's products are folded (Winograd's inner
+// product, 1968), for columns 0..3:
 //
 //     a0 w0 + a1 w1 = (a0 + w1)(a1 + w0) - a0 a1 - w0 w1,      a2 w2 + a3 w3 likewise
 //
