@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from structlog.testing import capture_logs
 
@@ -168,18 +169,34 @@ async def test_a_collector_that_is_gone_costs_neither_answers_nor_the_end(start,
     gone = Collector()
     gone.server.shutdown()
     gone.server.server_close()
+    exporters = []
+
+    class Kept(trace_exporter.OTLPSpanExporter):
+        def __init__(self, **given):
+            super().__init__(**given)
+            exporters.append(self)
+
+    monkeypatch.setattr(trace_exporter, "OTLPSpanExporter", Kept)
+    live, threads = await start(), set(threading.enumerate())
     made = Tracing(gone.url, "1")
-    live = await start()
+    threads = set(threading.enumerate()) - threads
     live.server.state.trace = made.record
     with capture_logs() as events:
         assert (await live.post(CHAT, hi))[0] == 200
-        began = time.monotonic()
+        began, others = time.monotonic(), set(threading.enumerate())
         made.close()
         assert time.monotonic() - began < 20, "it tries for half a minute where nobody ends it"
+        threads |= set(threading.enumerate()) - others
         deadline = time.monotonic() + 120
         while not any(event["event"] == "trace_export_failed" for event in events):
             assert time.monotonic() < deadline, events
             time.sleep(0.05)
+        # What it still has to say would be printed into what other tests look at.
+        exporters[0].shutdown()
+        assert threads
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 def test_where_a_collector_is():
